@@ -1,0 +1,1 @@
+"""Traffic estimators, and bounds that schedulers share."""

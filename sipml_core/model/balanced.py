@@ -1,0 +1,92 @@
+"""The balanced computation graph (ops cut into sub-ops) and its placement on one group of GPUs."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.checks import array
+from sipml_core.model.opgraph import OpGraph
+
+#: Tensor axes that a region box can have.
+MAX_RANK = 6
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class BalancedGraph:
+    """Sub-ops of about tau, and what travels between them. Op and tensor indices follow `graph`.
+
+    Sub-ops of op o are numbered first[o] .. first[o + 1] - 1, part by part, so their order is
+    topological. An edge carries the box of tensor elements that its source holds and its target
+    needs (on whatever devices the two end up). A sub-op that sums partial results has one edge
+    from each partial, for the same box. Parameters are no edges: they live where they are used.
+    """
+
+    graph: OpGraph
+    #: Dimension each op is cut along; None: not cut. [ops]
+    split_dim: tuple[str | None, ...]
+    #: First sub-op of each op, and the total at the end. [ops + 1]
+    first: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    #: What each sub-op occupies its GPU for, launch included. [sub-ops] [us]
+    duration_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+
+    #: Data edges. [edges]
+    edge_src: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    edge_dst: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    edge_tensor: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    #: Box [lo, hi) per axis; unused axes are [0, 1). [edges, MAX_RANK]
+    edge_lo: NDArray[np.int32] = attrs.field(converter=array(np.int32, 2))
+    edge_hi: NDArray[np.int32] = attrs.field(converter=array(np.int32, 2))
+
+    #: Gradients produced (backward) and consumed (optimizer) per sub-op. [shards]
+    #: A gradient box that several sub-ops produce is a partial sum in each of them.
+    shard_subop: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    shard_tensor: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    shard_lo: NDArray[np.int32] = attrs.field(converter=array(np.int32, 2))
+    shard_hi: NDArray[np.int32] = attrs.field(converter=array(np.int32, 2))
+
+    @property
+    def subops(self) -> int:
+        return int(self.first[-1])
+
+    @property
+    def parts(self) -> NDArray[np.int32]:
+        """Sub-ops of each op. [ops]"""
+        return np.diff(self.first)
+
+    @property
+    def subop_op(self) -> NDArray[np.int32]:
+        """The op each sub-op is a part of. [sub-ops]"""
+        return np.repeat(np.arange(len(self.first) - 1, dtype=np.int32), self.parts)
+
+
+@attrs.frozen(kw_only=True)
+class PlacementLimits:
+    """What the interconnect allows a group of k = `devices` GPUs (paper, Algorithm 1).
+
+    Devices i != j may talk if their distance on a circle of k is at most `range_hops`.
+    None: any pair may (electrical networks, or a degree that covers the whole group).
+    """
+
+    devices: int
+    range_hops: int | None = None
+
+    def allows(self, a: int, b: int) -> bool:
+        if a == b or self.range_hops is None:
+            return True
+        distance = (a - b) % self.devices
+        return min(distance, self.devices - distance) <= self.range_hops
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Placement:
+    """A device of the group, 0 .. devices - 1, for every sub-op."""
+
+    graph: BalancedGraph
+    limits: PlacementLimits
+    device: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    #: False: the relocation bound was reached and the fallback placement is returned.
+    converged: bool = True
+    #: Sub-ops moved while repairing violated limits.
+    relocations: int = 0

@@ -1,0 +1,83 @@
+"""What a scheduler may decide on a circuit network, and what it decides."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.checks import array, at_least, positive
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CircuitControl:
+    """The part of a fabric that is switched. Plugins subclass it to add what their scheduler needs."""
+
+    gpus: int
+    #: Capacity of one circuit. [Gbps]
+    circuit_gbps: float = attrs.field(validator=positive)
+    #: Circuits that may start, and that may end, at one GPU.
+    circuits_per_gpu: int = attrs.field(validator=at_least(1))
+    #: Time between decisions; None: decided once, before the job starts. [us]
+    interval_us: float | None = None
+    #: Time for which a changed circuit carries nothing. [us]
+    reconfiguration_us: float = attrs.field(default=0.0, validator=at_least(0))
+    #: Every circuit goes dark at every decision, changed or not (the paper's simulator).
+    all_dark: bool = False
+
+    def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Which ordered pairs can ever hold a circuit. [pairs]"""
+        return src != dst
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CircuitPlan:
+    """Capacities of ordered pairs, sorted by (src, dst). Pairs not named have no circuit.
+
+    Plugins subclass it to add the exact resources: port maps, wavelength indices.
+    """
+
+    gpus: int
+    src: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    dst: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    #: Capacity once everything has settled. [pairs] [Gbps]
+    gbps: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    #: Capacity of the circuits this plan leaves alone: what carries while the rest is dark. [pairs] [Gbps]
+    carried_gbps: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    #: How long each pair's changed circuits are dark. [pairs] [us]
+    dark_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+
+    @property
+    def key(self) -> NDArray[np.int64]:
+        """src * gpus + dst, ascending. [pairs]"""
+        return self.src.astype(np.int64) * self.gpus + self.dst
+
+    def capacity_gbps(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Settled capacity of any pairs; 0 where the plan has no circuit. [Gbps]"""
+        return self._lookup(self.gbps, src, dst)
+
+    def _lookup(
+        self, values: NDArray[np.float64], src: NDArray[np.int32], dst: NDArray[np.int32]
+    ) -> NDArray[np.float64]:
+        if len(self.src) == 0:
+            return np.zeros(len(src))
+        key, wanted = self.key, src.astype(np.int64) * self.gpus + dst
+        at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
+        return np.where(key[at] == wanted, values[at], 0.0)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One record per pair, for CSV and tables; subclasses add their resources."""
+        for i in range(len(self.src)):
+            yield {"src": int(self.src[i]), "dst": int(self.dst[i]), "capacity_gbps": float(self.gbps[i])}
+
+    def draw(self, axes: Any) -> None:
+        """Draw the plan into matplotlib axes: here, a heat map of capacities."""
+        dense = np.zeros((self.gpus, self.gpus))
+        dense[self.src, self.dst] = self.gbps
+        image = axes.imshow(dense, interpolation="nearest", cmap="viridis")
+        axes.set_xlabel("to GPU")
+        axes.set_ylabel("from GPU")
+        axes.figure.colorbar(image, ax=axes, label="capacity [Gbps]")

@@ -1,0 +1,102 @@
+"""The one abstraction for every interconnect: links with capacities, and a route for each pair."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from functools import cached_property
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.checks import array
+from sipml_core.errors import ConfigError
+from sipml_core.model.circuits import CircuitControl
+
+#: Links on one route, at most.
+MAX_HOPS = 8
+
+#: No link in this column of a route table.
+NO_LINK = -1
+
+PairArray = NDArray[np.int32]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Routes:
+    """What pairs cross on their way. Row i belongs to the i-th pair asked for."""
+
+    #: Link ids, padded with NO_LINK; a row of only NO_LINK means the pair cannot talk. [pairs, <= MAX_HOPS]
+    links: NDArray[np.int64] = attrs.field(converter=array(np.int64, 2))
+    #: [pairs] [us]
+    latency_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Fabric:
+    """An interconnect of N GPUs.
+
+    Links 0 .. F-1 are fixed, with the capacities in `link_gbps`. On a circuit network the ordered
+    pair (i, j) also has the circuit link F + i N + j (`circuit_link`), whose capacity a scheduler
+    sets while the job runs; routes that use it contain that id.
+
+    Parameters
+    ----------
+    route
+        ``route(src, dst) -> Routes`` for arrays of source and destination GPUs [pairs].
+    degree
+        Peers a GPU can talk to at one moment; None: all of them.
+    reach_hops
+        Largest distance |i - j| on a circle of N between GPUs that can talk; None: any.
+    order
+        GPU at each position along which groups are laid out (a permutation of 0 .. N-1).
+    sharing
+        "fair": transfers share links max-min fairly. "bound": they do not share at all, and a run
+        takes its physical lower bound: the ideal that nothing beats.
+    """
+
+    gpus: int
+    link_gbps: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    route: Callable[[PairArray, PairArray], Routes]
+    #: Names of fixed links, for reports: one for each, or a function of the id.
+    link_names: tuple[str, ...] | Callable[[int], str] = ()
+    circuits: CircuitControl | None = None
+    degree: int | None = None
+    reach_hops: int | None = None
+    order: NDArray[np.int32] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(array(np.int32))
+    )
+    sharing: str = "fair"
+    #: What a user should know of how the request was met, e.g. a bandwidth rounded down.
+    notes: tuple[str, ...] = ()
+
+    def __attrs_post_init__(self) -> None:
+        bad = ~(np.isfinite(self.link_gbps) & (self.link_gbps > 0))
+        if bad.any():
+            k = int(np.flatnonzero(bad)[0])
+            raise ConfigError(
+                f"link {self.link_name(k)} must have a positive capacity, got {self.link_gbps[k]} Gbps"
+            )
+        if self.order is not None and sorted(self.order.tolist()) != list(range(self.gpus)):
+            raise ConfigError(f"order must be a permutation of 0..{self.gpus - 1}")
+
+    @cached_property
+    def fixed_links(self) -> int:
+        return len(self.link_gbps)
+
+    def circuit_link(self, src: PairArray, dst: PairArray) -> NDArray[np.int64]:
+        """Ids of the circuit links of ordered pairs. [pairs]"""
+        return self.fixed_links + np.asarray(src, np.int64) * self.gpus + dst
+
+    def circuit_pair(self, links: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Source and destination of circuit links: the inverse of `circuit_link`."""
+        pair = np.asarray(links, np.int64) - self.fixed_links
+        return (pair // self.gpus).astype(np.int32), (pair % self.gpus).astype(np.int32)
+
+    def link_name(self, link: int) -> str:
+        if link >= self.fixed_links:
+            pair = link - self.fixed_links
+            return f"circuit {pair // self.gpus}->{pair % self.gpus}"
+        if callable(self.link_names):
+            return self.link_names(link)
+        return self.link_names[link] if link < len(self.link_names) else f"link {link}"

@@ -1,0 +1,207 @@
+"""The operation graph G = (V, E) of one training step (paper, section 3.2).
+
+Every op runs over named dimensions, its *iteration space*, as in an einsum: a matrix product has
+`n` (samples), `i` (contracted) and `o` (produced). Each operand says how its tensor's axes follow
+those dimensions. That one description yields FLOPs and bytes of any slice of the op, and, for any
+two splits, the elements one sub-op holds and another needs.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from enum import StrEnum
+from functools import cached_property
+
+import attrs
+
+from sipml_core.checks import at_least
+from sipml_core.errors import ConfigError
+
+
+class Role(StrEnum):
+    """What a tensor is: decides its precision, whether it travels, and what memory it takes."""
+
+    INPUT = "input"
+    ACTIVATION = "activation"
+    PARAMETER = "parameter"
+    #: Gradient of a parameter: synchronised over replicas.
+    GRADIENT = "gradient"
+
+
+class Phase(StrEnum):
+    FORWARD = "forward"
+    BACKWARD = "backward"
+    OPTIMIZER = "optimizer"
+
+
+class Split(StrEnum):
+    """Ways to divide an op (DESIGN, "Splits"); ROW leaves partial sums to be added."""
+
+    SAMPLE = "sample"
+    SPATIAL = "spatial"
+    COLUMN = "column"
+    ROW = "row"
+    HEAD = "head"
+
+
+@attrs.frozen(kw_only=True)
+class Tensor:
+    """A dense tensor of the whole local batch."""
+
+    name: str
+    shape: tuple[int, ...]
+    role: Role
+    #: Bytes of one element at the job's precision.
+    element_bytes: int
+    #: For a gradient: the parameter it belongs to.
+    parameter: str | None = None
+
+    @property
+    def elements(self) -> int:
+        return math.prod(self.shape)
+
+    @property
+    def size_bytes(self) -> int:
+        return self.elements * self.element_bytes
+
+
+@attrs.frozen
+class Axis:
+    """How one tensor axis follows an op dimension.
+
+    Iterations [a, b) of `dim` touch tensor positions
+    [floor((a num + low) / den), floor(((b - 1) num + high) / den) + 1), clipped to the tensor.
+    A convolution of kernel r, stride s and padding p reads (num=s, low=-p, high=r-1-p).
+    `dim` None touches the whole axis.
+    """
+
+    dim: str | None
+    num: int = 1
+    den: int = 1
+    low: int = 0
+    high: int = 0
+
+    def region(self, start: int, stop: int, size: int) -> tuple[int, int]:
+        """Positions [lo, hi) touched by iterations [start, stop), clipped to [0, size)."""
+        if self.dim is None:
+            return 0, size
+        lo = (start * self.num + self.low) // self.den
+        hi = ((stop - 1) * self.num + self.high) // self.den + 1
+        return min(max(lo, 0), size), min(max(hi, 0), size)
+
+
+@attrs.frozen
+class Operand:
+    """A tensor that an op reads or writes, axis by axis."""
+
+    tensor: str
+    axes: tuple[Axis, ...]
+
+    def region(
+        self, shape: tuple[int, ...], ranges: Mapping[str, tuple[int, int]]
+    ) -> tuple[tuple[int, int], ...]:
+        """The box of the tensor that iterations `ranges` (dim -> [start, stop)) touch."""
+        return tuple(
+            axis.region(*(ranges[axis.dim] if axis.dim else (0, 1)), size)
+            for axis, size in zip(self.axes, shape, strict=True)
+        )
+
+
+@attrs.frozen(kw_only=True)
+class Op:
+    """One kernel-sized operation."""
+
+    name: str
+    #: Class of kernel: what a GPU model's efficiency table is keyed by, e.g. "conv", "matmul".
+    kind: str
+    phase: Phase
+    #: Iteration space: dimension -> extent.
+    dims: Mapping[str, int] = attrs.field(converter=dict)
+    #: Dimensions along which the op may be divided, and what such a division is called.
+    splits: Mapping[str, Split] = attrs.field(converter=dict)
+    #: Floating-point operations of the whole op (a multiply-add counts 2).
+    flops: float = attrs.field(validator=at_least(0))
+    reads: tuple[Operand, ...]
+    writes: tuple[Operand, ...]
+    #: Forward op whose split and devices this op takes (backward and optimizer ops).
+    follows: str | None = None
+
+    @property
+    def ranges(self) -> dict[str, tuple[int, int]]:
+        """The whole iteration space."""
+        return {dim: (0, extent) for dim, extent in self.dims.items()}
+
+    def part_ranges(self, dim: str | None, parts: int, part: int) -> dict[str, tuple[int, int]]:
+        """Iterations of one of `parts` equal slices along `dim` (the larger ones first)."""
+        ranges = self.ranges
+        if dim is None or parts == 1:
+            return ranges
+        base, extra = divmod(self.dims[dim], parts)
+        start = part * base + min(part, extra)
+        ranges[dim] = (start, start + base + (part < extra))
+        return ranges
+
+
+@attrs.frozen(kw_only=True)
+class OpGraph:
+    """Ops of one training step on one model replica, in topological order.
+
+    Raises
+    ------
+    ConfigError
+        A name is used twice, an operand names no tensor or has the wrong rank, a tensor is
+        read before it is written.
+    """
+
+    name: str
+    #: Samples in the batch the tensors are sized for.
+    samples: int = attrs.field(validator=at_least(1))
+    precision: str
+    tensors: tuple[Tensor, ...]
+    ops: tuple[Op, ...]
+
+    @cached_property
+    def tensor(self) -> dict[str, Tensor]:
+        return {tensor.name: tensor for tensor in self.tensors}
+
+    @cached_property
+    def op(self) -> dict[str, Op]:
+        return {op.name: op for op in self.ops}
+
+    @cached_property
+    def producer(self) -> dict[str, str]:
+        """Tensor -> the op that writes it (tensors no op writes are inputs and parameters)."""
+        return {operand.tensor: op.name for op in self.ops for operand in op.writes}
+
+    @property
+    def parameter_elements(self) -> int:
+        return sum(t.elements for t in self.tensors if t.role is Role.PARAMETER)
+
+    @property
+    def parameter_bytes(self) -> int:
+        return sum(t.size_bytes for t in self.tensors if t.role is Role.PARAMETER)
+
+    def flops(self, phase: Phase | None = None) -> float:
+        return sum(op.flops for op in self.ops if phase in (None, op.phase))
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.tensor) != len(self.tensors) or len(self.op) != len(self.ops):
+            raise ConfigError(f"graph {self.name!r}: an op or tensor name is used twice")
+        written: set[str] = set()
+        for op in self.ops:
+            self._check_op(op, written)
+            written.update(operand.tensor for operand in op.writes)
+
+    def _check_op(self, op: Op, written: set[str]) -> None:
+        for operand in (*op.reads, *op.writes):
+            tensor = self.tensor.get(operand.tensor)
+            if tensor is None or len(operand.axes) != len(tensor.shape):
+                raise ConfigError(f"op {op.name!r}: operand {operand.tensor!r} names no tensor of that rank")
+            if any(axis.dim is not None and axis.dim not in op.dims for axis in operand.axes):
+                raise ConfigError(f"op {op.name!r}: operand {operand.tensor!r} uses a dimension the op lacks")
+        for operand in op.reads:
+            if operand.tensor in self.producer and operand.tensor not in written:
+                raise ConfigError(f"op {op.name!r} reads {operand.tensor!r} before it is written")
+        if op.follows is not None and op.follows not in self.op:
+            raise ConfigError(f"op {op.name!r} follows {op.follows!r}, which is not in the graph")

@@ -1,0 +1,99 @@
+"""What the engine runs: compute tasks, transfers and barriers of the whole job, as flat arrays."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.checks import array
+from sipml_core.errors import SipmlError
+
+#: `gpu` of a node that occupies no GPU and takes no time: it fires when its predecessors have.
+BARRIER = -1
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TaskGraph:
+    """Nodes 0 .. C-1 are compute tasks and barriers, C .. C+T-1 are transfers.
+
+    `successors[succ_start[i] : succ_start[i + 1]]` are the nodes that wait for node i.
+    """
+
+    gpus: int
+    #: GPU of each task, or BARRIER. [C]
+    gpu: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    #: Time each task occupies its GPU. [C] [us]
+    duration_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    #: Among ready tasks of one GPU, and queued transfers of one pair, the lowest runs first. [C + T]
+    priority: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+
+    src: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    dst: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    #: [T] [bytes]
+    size_bytes: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    #: Times the route latency is paid: 1, or the steps that a fluid collective stands for. [T]
+    hops: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+
+    succ_start: NDArray[np.int64] = attrs.field(converter=array(np.int64))
+    successors: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+
+    #: Barrier nodes at whose firing the engine takes a snapshot of its accounts (ends of iterations).
+    marks: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    #: What kind of work each compute task is, an index into `labels`. [C]
+    label: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    labels: tuple[str, ...] = ()
+
+    @property
+    def compute_tasks(self) -> int:
+        return len(self.gpu)
+
+    @property
+    def transfers(self) -> int:
+        return len(self.src)
+
+    @property
+    def nodes(self) -> int:
+        return len(self.gpu) + len(self.src)
+
+    def node_name(self, node: int) -> str:
+        """For messages: what a node is and where."""
+        if node >= len(self.gpu):
+            t = node - len(self.gpu)
+            return f"transfer {t} ({self.src[t]} -> {self.dst[t]}, {self.size_bytes[t]:.0f} bytes)"
+        kind = self.labels[self.label[node]] if self.labels else "task"
+        return f"barrier {node}" if self.gpu[node] == BARRIER else f"{kind} {node} on GPU {self.gpu[node]}"
+
+    def __attrs_post_init__(self) -> None:
+        compute, transfers = len(self.gpu), len(self.src)
+        lengths = {
+            "duration_us": (len(self.duration_us), compute),
+            "priority": (len(self.priority), compute + transfers),
+            "dst": (len(self.dst), transfers),
+            "size_bytes": (len(self.size_bytes), transfers),
+            "hops": (len(self.hops), transfers),
+            "succ_start": (len(self.succ_start), compute + transfers + 1),
+            "label": (len(self.label), compute if self.labels else len(self.label)),
+        }
+        for name, (got, expected) in lengths.items():
+            if got != expected:
+                raise SipmlError(f"TaskGraph.{name} must have {expected} entries, got {got}")
+        self._check_values()
+
+    def _check_values(self) -> None:
+        _all_in("gpu", self.gpu, BARRIER, self.gpus)
+        _all_in("src", self.src, 0, self.gpus)
+        _all_in("dst", self.dst, 0, self.gpus)
+        _all_in("successors", self.successors, 0, self.nodes)
+        _all_in("marks", self.marks, 0, len(self.gpu))
+        for name in ("duration_us", "size_bytes", "hops"):
+            values = getattr(self, name)
+            if len(values) and not (np.isfinite(values).all() and values.min() >= 0):
+                raise SipmlError(f"TaskGraph.{name} must be finite and not negative")
+        if (self.src == self.dst).any():
+            raise SipmlError("TaskGraph: a transfer's source and destination must differ")
+
+
+def _all_in(name: str, values: NDArray[np.int32], low: int, stop: int) -> None:
+    if len(values) and (values.min() < low or values.max() >= stop):
+        raise SipmlError(f"TaskGraph.{name} must be from {low} to {stop - 1}")

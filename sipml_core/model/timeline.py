@@ -1,0 +1,50 @@
+"""What the engine reports: when everything ran, and where the time and the bytes went."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.checks import array
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Timeline:
+    """A finished run.
+
+    Accounts are snapshots: row k is the state when mark k fired, the last row the end of the run,
+    so a difference of rows is one iteration. At every moment a GPU is in exactly one of four states,
+    and their times add up to the time of the row:
+
+    * compute: a task runs;
+    * dark: none runs, and every transfer pending at the GPU waits for circuits that carry nothing;
+    * exposed: none runs, and a transfer to or from the GPU is pending (dark time not included);
+    * idle: the rest.
+    """
+
+    #: When each node started and ended; a transfer starts when it joins its queue. [nodes] [us]
+    start_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    end_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    #: Time of each snapshot. [marks + 1] [us]
+    snapshot_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    #: Accounts per snapshot and GPU. [marks + 1, gpus] [us]
+    compute_us: NDArray[np.float64] = attrs.field(converter=array(np.float64, 2))
+    exposed_us: NDArray[np.float64] = attrs.field(converter=array(np.float64, 2))
+    dark_us: NDArray[np.float64] = attrs.field(converter=array(np.float64, 2))
+    #: Bytes carried and time in use, per link of the `Network`, whole run. [links]
+    link_bytes: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    link_busy_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    #: Events processed and circuit decisions taken.
+    events: int
+    decisions: int = 0
+
+    @property
+    def total_us(self) -> float:
+        return float(self.snapshot_us[-1])
+
+    @property
+    def idle_us(self) -> NDArray[np.float64]:
+        """[marks + 1, gpus] [us]"""
+        busy = self.compute_us + self.exposed_us + self.dark_us
+        return np.maximum(self.snapshot_us[:, None] - busy, 0.0)

@@ -1,0 +1,75 @@
+"""Traffic matrices, sparse: who wants to send how much to whom."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sipml_core.checks import array
+from sipml_core.errors import ConfigError
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TrafficMatrix:
+    """Demands between ordered pairs of GPUs, sorted by (src, dst), each pair once, all positive.
+
+    Units are the caller's (bytes, usually): schedulers use ratios only.
+    """
+
+    gpus: int
+    src: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    dst: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    demand: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+
+    @classmethod
+    def from_pairs(cls, gpus: int, src: ArrayLike, dst: ArrayLike, demand: ArrayLike) -> TrafficMatrix:
+        """From any list of pairs: repeated pairs are added, zero demands dropped.
+
+        Raises
+        ------
+        ConfigError
+            A demand is negative or not finite, a GPU is out of range, or sends to itself.
+        """
+        src, dst = np.asarray(src, dtype=np.int64), np.asarray(dst, dtype=np.int64)
+        demand = np.asarray(demand, dtype=np.float64)
+        bad = ~(np.isfinite(demand) & (demand >= 0))
+        if bad.any():
+            k = int(np.flatnonzero(bad)[0])
+            raise ConfigError(f"traffic[{src[k]}, {dst[k]}] must be finite and not negative, got {demand[k]}")
+        out = (src < 0) | (src >= gpus) | (dst < 0) | (dst >= gpus)
+        if out.any():
+            k = int(np.flatnonzero(out)[0])
+            raise ConfigError(f"traffic pair ({src[k]}, {dst[k]}) is outside 0..{gpus - 1}")
+        if ((src == dst) & (demand > 0)).any():
+            k = int(np.flatnonzero((src == dst) & (demand > 0))[0])
+            raise ConfigError(
+                f"traffic[{src[k]}, {dst[k]}] is on the diagonal: a GPU needs no circuit to itself"
+            )
+        key, inverse = np.unique(src * gpus + dst, return_inverse=True)
+        total = np.bincount(inverse, weights=demand, minlength=len(key))
+        keep = total > 0
+        return cls(gpus=gpus, src=key[keep] // gpus, dst=key[keep] % gpus, demand=total[keep])
+
+    @classmethod
+    def from_dense(cls, matrix: ArrayLike) -> TrafficMatrix:
+        """From a square matrix [N, N] whose row is the sender."""
+        dense = np.asarray(matrix, dtype=np.float64)
+        if dense.ndim != 2 or dense.shape[0] != dense.shape[1]:
+            raise ConfigError(f"a traffic matrix must be square, got shape {dense.shape}")
+        src, dst = np.nonzero(dense != 0)
+        return cls.from_pairs(dense.shape[0], src, dst, dense[src, dst])
+
+    @property
+    def pairs(self) -> int:
+        return len(self.src)
+
+    @property
+    def key(self) -> NDArray[np.int64]:
+        """src * gpus + dst, ascending: what pairs are looked up by. [pairs]"""
+        return self.src.astype(np.int64) * self.gpus + self.dst
+
+    def dense(self) -> NDArray[np.float64]:
+        matrix = np.zeros((self.gpus, self.gpus))
+        matrix[self.src, self.dst] = self.demand
+        return matrix

@@ -1,0 +1,34 @@
+"""How a plugin declares an option: a default, a check, a unit and a sentence."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import Any
+
+import attrs
+
+
+def option(
+    default: Any = attrs.NOTHING,
+    *,
+    doc: str,
+    unit: str = "",
+    validator: Any = None,
+    converter: Callable[[Any], Any] | None = None,
+) -> Any:
+    """A field of an `Options` class.
+
+    Parameters
+    ----------
+    default
+        Left out: the option must be given.
+    doc, unit
+        What ``python -m sipml_core plugins NAME`` and the configuration reference print.
+    validator
+        See `sipml_core.checks`: `at_least`, `between`, `positive`, `one_of`.
+    converter
+        See `sipml_core.units`: `parse_gbps`, `parse_us`, `parse_bytes` accept numbers and text.
+    """
+    return attrs.field(
+        default=default, validator=validator, converter=converter, metadata={"doc": doc, "unit": unit}
+    )

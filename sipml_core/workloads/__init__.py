@@ -1,0 +1,1 @@
+"""Models to train: ResNet, Transformer, GPT, and how many steps they need."""
