@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import array
+from sipml_core.checks import float64_vector, int32_vector, int64_matrix
 from sipml_core.errors import ConfigError
 from sipml_core.model.circuits import CircuitControl
 
@@ -27,9 +27,9 @@ class Routes:
     """What pairs cross on their way. Row i belongs to the i-th pair asked for."""
 
     #: Link ids, padded with NO_LINK; a row of only NO_LINK means the pair cannot talk. [pairs, <= MAX_HOPS]
-    links: NDArray[np.int64] = attrs.field(converter=array(np.int64, 2))
+    links: NDArray[np.int64] = attrs.field(converter=int64_matrix)
     #: [pairs] [us]
-    latency_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    latency_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -56,15 +56,18 @@ class Fabric:
     """
 
     gpus: int
-    link_gbps: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    link_gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
     route: Callable[[PairArray, PairArray], Routes]
     #: Names of fixed links, for reports: one for each, or a function of the id.
     link_names: tuple[str, ...] | Callable[[int], str] = ()
     circuits: CircuitControl | None = None
     degree: int | None = None
     reach_hops: int | None = None
+    #: GPUs i and j share a server, faster inside than across, if i // server_gpus == j // server_gpus;
+    #: None: no servers. Hierarchical collectives use it.
+    server_gpus: int | None = None
     order: NDArray[np.int32] | None = attrs.field(
-        default=None, converter=attrs.converters.optional(array(np.int32))
+        default=None, converter=attrs.converters.optional(int32_vector)
     )
     sharing: str = "fair"
     #: What a user should know of how the request was met, e.g. a bandwidth rounded down.
