@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from typing import Any
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, unknown
 
@@ -55,16 +56,45 @@ def _is_number(value: Any) -> bool:
     return math.isfinite(value)
 
 
-def array(dtype: Any, ndim: int = 1) -> Callable[[Any], np.ndarray]:
-    """Converter to a contiguous, read-only array of one type and rank."""
+def _array(value: Any, dtype: Any, ndim: int) -> NDArray[Any]:
+    """A contiguous, read-only array of one type and rank."""
+    result = np.ascontiguousarray(value, dtype=dtype)
+    if result.ndim != ndim:
+        raise ConfigError(f"expected an array of rank {ndim}, got shape {result.shape}")
+    if result is value and result.flags.writeable:
+        result = result.view()
+    result.flags.writeable = False
+    return result
 
-    def convert(value: Sequence[Any] | np.ndarray) -> np.ndarray:
-        result = np.ascontiguousarray(value, dtype=dtype)
-        if result.ndim != ndim:
-            raise ConfigError(f"expected an array of rank {ndim}, got shape {result.shape}")
-        if result is value and result.flags.writeable:
-            result = result.view()
-        result.flags.writeable = False
-        return result
 
-    return convert
+# Converters for array fields (named functions, because mypy's attrs plugin understands no others).
+
+
+def int32_vector(value: Any) -> NDArray[np.int32]:
+    """Converter to a read-only int32 array [n]."""
+    return _array(value, np.int32, 1)
+
+
+def int64_vector(value: Any) -> NDArray[np.int64]:
+    """Converter to a read-only int64 array [n]."""
+    return _array(value, np.int64, 1)
+
+
+def float64_vector(value: Any) -> NDArray[np.float64]:
+    """Converter to a read-only float64 array [n]."""
+    return _array(value, np.float64, 1)
+
+
+def int32_matrix(value: Any) -> NDArray[np.int32]:
+    """Converter to a read-only int32 array [n, m]."""
+    return _array(value, np.int32, 2)
+
+
+def int64_matrix(value: Any) -> NDArray[np.int64]:
+    """Converter to a read-only int64 array [n, m]."""
+    return _array(value, np.int64, 2)
+
+
+def float64_matrix(value: Any) -> NDArray[np.float64]:
+    """Converter to a read-only float64 array [n, m]."""
+    return _array(value, np.float64, 2)

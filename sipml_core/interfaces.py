@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Generic, TypeVar
+from typing import Any, ClassVar
 
 import attrs
 
@@ -21,10 +21,7 @@ class NoOptions:
     """For a class that takes no options."""
 
 
-O = TypeVar("O")  # noqa: E741
-
-
-class Offer(ABC, Generic[O]):
+class Offer(ABC):
     """What all five have in common: a name, one line of summary, and checked options.
 
     `Options` is a frozen, keyword-only attrs class: its fields are the keys of the TOML table, their
@@ -35,11 +32,11 @@ class Offer(ABC, Generic[O]):
     summary: ClassVar[str]
     Options: ClassVar[type[Any]] = NoOptions
 
-    def __init__(self, options: O) -> None:
+    def __init__(self, options: Any) -> None:
         self.options = options
 
 
-class Topology(Offer[O]):
+class Topology(Offer):
     """An interconnect."""
 
     #: Scheduler used where the experiment names none (circuit networks only).
@@ -53,7 +50,7 @@ class Topology(Offer[O]):
         """
 
 
-class Placer(Offer[O]):
+class Placer(Offer):
     """Gives every sub-op a device of its group."""
 
     @abstractmethod
@@ -61,7 +58,7 @@ class Placer(Offer[O]):
         """A placement that keeps `limits` for every edge, or `InfeasibleError`."""
 
 
-class Scheduler(Offer[O]):
+class Scheduler(Offer):
     """Decides circuits.
 
     `demand` of the traffic matrix is in bytes; pairs are only ones that `control.may_connect`.
@@ -100,7 +97,7 @@ class OpWork:
     fraction: float = 1.0
 
 
-class GpuModel(Offer[O]):
+class GpuModel(Offer):
     """Time and memory of one GPU."""
 
     @property
@@ -123,7 +120,7 @@ class Convergence:
     source: str
 
 
-class Workload(Offer[O]):
+class Workload(Offer):
     """A model to train."""
 
     #: Global batch used where the experiment names none.

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import array
+from sipml_core.checks import float64_vector, int32_matrix, int32_vector
 from sipml_core.model.opgraph import OpGraph
 
 #: Tensor axes that a region box can have.
@@ -27,24 +27,24 @@ class BalancedGraph:
     #: Dimension each op is cut along; None: not cut. [ops]
     split_dim: tuple[str | None, ...]
     #: First sub-op of each op, and the total at the end. [ops + 1]
-    first: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    first: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: What each sub-op occupies its GPU for, launch included. [sub-ops] [us]
-    duration_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    duration_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
     #: Data edges. [edges]
-    edge_src: NDArray[np.int32] = attrs.field(converter=array(np.int32))
-    edge_dst: NDArray[np.int32] = attrs.field(converter=array(np.int32))
-    edge_tensor: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    edge_src: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    edge_dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    edge_tensor: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: Box [lo, hi) per axis; unused axes are [0, 1). [edges, MAX_RANK]
-    edge_lo: NDArray[np.int32] = attrs.field(converter=array(np.int32, 2))
-    edge_hi: NDArray[np.int32] = attrs.field(converter=array(np.int32, 2))
+    edge_lo: NDArray[np.int32] = attrs.field(converter=int32_matrix)
+    edge_hi: NDArray[np.int32] = attrs.field(converter=int32_matrix)
 
     #: Gradients produced (backward) and consumed (optimizer) per sub-op. [shards]
     #: A gradient box that several sub-ops produce is a partial sum in each of them.
-    shard_subop: NDArray[np.int32] = attrs.field(converter=array(np.int32))
-    shard_tensor: NDArray[np.int32] = attrs.field(converter=array(np.int32))
-    shard_lo: NDArray[np.int32] = attrs.field(converter=array(np.int32, 2))
-    shard_hi: NDArray[np.int32] = attrs.field(converter=array(np.int32, 2))
+    shard_subop: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    shard_tensor: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    shard_lo: NDArray[np.int32] = attrs.field(converter=int32_matrix)
+    shard_hi: NDArray[np.int32] = attrs.field(converter=int32_matrix)
 
     @property
     def subops(self) -> int:
@@ -85,7 +85,7 @@ class Placement:
 
     graph: BalancedGraph
     limits: PlacementLimits
-    device: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    device: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: False: the relocation bound was reached and the fallback placement is returned.
     converged: bool = True
     #: Sub-ops moved while repairing violated limits.

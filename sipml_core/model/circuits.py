@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import array, at_least, positive
+from sipml_core.checks import at_least, float64_vector, int32_vector, positive
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -30,7 +30,7 @@ class CircuitControl:
 
     def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which ordered pairs can ever hold a circuit. [pairs]"""
-        return src != dst
+        return np.not_equal(src, dst)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -41,14 +41,14 @@ class CircuitPlan:
     """
 
     gpus: int
-    src: NDArray[np.int32] = attrs.field(converter=array(np.int32))
-    dst: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    src: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: Capacity once everything has settled. [pairs] [Gbps]
-    gbps: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Capacity of the circuits this plan leaves alone: what carries while the rest is dark. [pairs] [Gbps]
-    carried_gbps: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    carried_gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: How long each pair's changed circuits are dark. [pairs] [us]
-    dark_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    dark_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
     @property
     def key(self) -> NDArray[np.int64]:

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import array
+from sipml_core.checks import float64_vector, int32_matrix, int32_vector, int64_vector
 from sipml_core.errors import InfeasibleError
 from sipml_core.model.fabric import MAX_HOPS, NO_LINK, Fabric, Routes
 from sipml_core.model.taskgraph import TaskGraph
@@ -17,22 +17,22 @@ class Network:
     """The engine's view. Pairs are sorted by (src, dst); circuit links come after the fixed ones."""
 
     gpus: int
-    pair_src: NDArray[np.int32] = attrs.field(converter=array(np.int32))
-    pair_dst: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    pair_src: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    pair_dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: Dense link index, padded with NO_LINK. [pairs, width]
-    pair_links: NDArray[np.int32] = attrs.field(converter=array(np.int32, 2))
-    pair_latency_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    pair_links: NDArray[np.int32] = attrs.field(converter=int32_matrix)
+    pair_latency_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Pair of each transfer. [transfers]
-    transfer_pair: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    transfer_pair: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: Capacity at the start; circuit links start at 0. [links] [Gbps]
-    link_gbps: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    link_gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Fabric ids, for names. [links]
-    link_id: NDArray[np.int64] = attrs.field(converter=array(np.int64))
+    link_id: NDArray[np.int64] = attrs.field(converter=int64_vector)
     #: Links from this index on are circuits.
     first_circuit: int
     #: Ends of the circuits. [links - first_circuit]
-    circuit_src: NDArray[np.int32] = attrs.field(converter=array(np.int32))
-    circuit_dst: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    circuit_src: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    circuit_dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
 
     @classmethod
     def of(cls, fabric: Fabric, tasks: TaskGraph) -> Network:

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import array
+from sipml_core.checks import float64_vector, int32_vector, int64_vector
 from sipml_core.errors import SipmlError
 
 #: `gpu` of a node that occupies no GPU and takes no time: it fires when its predecessors have.
@@ -22,26 +22,26 @@ class TaskGraph:
 
     gpus: int
     #: GPU of each task, or BARRIER. [C]
-    gpu: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    gpu: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: Time each task occupies its GPU. [C] [us]
-    duration_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    duration_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Among ready tasks of one GPU, and queued transfers of one pair, the lowest runs first. [C + T]
-    priority: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    priority: NDArray[np.int32] = attrs.field(converter=int32_vector)
 
-    src: NDArray[np.int32] = attrs.field(converter=array(np.int32))
-    dst: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    src: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: [T] [bytes]
-    size_bytes: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    size_bytes: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Times the route latency is paid: 1, or the steps that a fluid collective stands for. [T]
-    hops: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    hops: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
-    succ_start: NDArray[np.int64] = attrs.field(converter=array(np.int64))
-    successors: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    succ_start: NDArray[np.int64] = attrs.field(converter=int64_vector)
+    successors: NDArray[np.int32] = attrs.field(converter=int32_vector)
 
     #: Barrier nodes at whose firing the engine takes a snapshot of its accounts (ends of iterations).
-    marks: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    marks: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: What kind of work each compute task is, an index into `labels`. [C]
-    label: NDArray[np.int32] = attrs.field(converter=array(np.int32))
+    label: NDArray[np.int32] = attrs.field(converter=int32_vector)
     labels: tuple[str, ...] = ()
 
     @property

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import array
+from sipml_core.checks import float64_matrix, float64_vector
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -24,17 +24,17 @@ class Timeline:
     """
 
     #: When each node started and ended; a transfer starts when it joins its queue. [nodes] [us]
-    start_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
-    end_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    start_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    end_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Time of each snapshot. [marks + 1] [us]
-    snapshot_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    snapshot_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Accounts per snapshot and GPU. [marks + 1, gpus] [us]
-    compute_us: NDArray[np.float64] = attrs.field(converter=array(np.float64, 2))
-    exposed_us: NDArray[np.float64] = attrs.field(converter=array(np.float64, 2))
-    dark_us: NDArray[np.float64] = attrs.field(converter=array(np.float64, 2))
+    compute_us: NDArray[np.float64] = attrs.field(converter=float64_matrix)
+    exposed_us: NDArray[np.float64] = attrs.field(converter=float64_matrix)
+    dark_us: NDArray[np.float64] = attrs.field(converter=float64_matrix)
     #: Bytes carried and time in use, per link of the `Network`, whole run. [links]
-    link_bytes: NDArray[np.float64] = attrs.field(converter=array(np.float64))
-    link_busy_us: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    link_bytes: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    link_busy_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Events processed and circuit decisions taken.
     events: int
     decisions: int = 0

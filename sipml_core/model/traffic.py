@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sipml_core.checks import array
+from sipml_core.checks import float64_vector, int32_vector
 from sipml_core.errors import ConfigError
 
 
@@ -18,9 +18,9 @@ class TrafficMatrix:
     """
 
     gpus: int
-    src: NDArray[np.int32] = attrs.field(converter=array(np.int32))
-    dst: NDArray[np.int32] = attrs.field(converter=array(np.int32))
-    demand: NDArray[np.float64] = attrs.field(converter=array(np.float64))
+    src: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    demand: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
     @classmethod
     def from_pairs(cls, gpus: int, src: ArrayLike, dst: ArrayLike, demand: ArrayLike) -> TrafficMatrix:
