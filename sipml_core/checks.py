@@ -9,7 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.errors import ConfigError, unknown
+from sipml_core.errors import ConfigError, nearest
 
 Validator = Callable[[Any, Any, Any], None]
 
@@ -45,7 +45,9 @@ def one_of(*allowed: str) -> Validator:
 
     def check(_: Any, attribute: Any, value: Any) -> None:
         if value not in allowed:
-            raise ConfigError(unknown(attribute.name, str(value), allowed))
+            close = nearest(str(value), allowed)
+            hint = f"; did you mean {close!r}?" if close else ""
+            raise ConfigError(f"{attribute.name} must be one of {', '.join(allowed)}, got {value!r}{hint}")
 
     return check
 

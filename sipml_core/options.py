@@ -7,6 +7,8 @@ from typing import Any
 
 import attrs
 
+from sipml_core.errors import ConfigError
+
 
 def option(
     default: Any = attrs.NOTHING,
@@ -30,5 +32,20 @@ def option(
         See `sipml_core.units`: `parse_gbps`, `parse_us`, `parse_bytes` accept numbers and text.
     """
     return attrs.field(
-        default=default, validator=validator, converter=converter, metadata={"doc": doc, "unit": unit}
+        default=default,
+        validator=validator,
+        converter=_named(converter) if converter else None,
+        metadata={"doc": doc, "unit": unit},
     )
+
+
+def _named(converter: Callable[[Any], Any]) -> Any:
+    """The same converter, whose refusals begin with the name of the option."""
+
+    def convert(value: Any, field: attrs.Attribute[Any]) -> Any:
+        try:
+            return converter(value)
+        except ConfigError as error:
+            raise ConfigError(f"{field.name} {error}") from None
+
+    return attrs.Converter(convert, takes_field=True)  # type: ignore[call-overload]

@@ -79,9 +79,7 @@ class Registry:
         return sorted(self.entries[role])
 
 
-def load(
-    found: Iterable[EntryPoint] | None = None, disabled: Iterable[str] | None = None
-) -> Registry:
+def load(found: Iterable[EntryPoint] | None = None, disabled: Iterable[str] | None = None) -> Registry:
     """Load every installed plugin.
 
     Parameters
@@ -110,7 +108,7 @@ def load(
         try:
             modules.append((source, point.load()))
         except Exception as error:  # whatever a stranger's module raises, the others go on
-            problems.append(f"{source} is left out: {type(error).__name__}: {error}")
+            problems.append(f"{source} is left out: {type(error).__name__}: {_one_line(error)}")
     return collect(modules, problems)
 
 
@@ -133,19 +131,20 @@ def collect(modules: Iterable[tuple[Source, Any]], problems: Iterable[str] = ())
             registry.problems.append(f"{source} is left out: {_one_line(error)}")
             continue
         registry.sources.append(source)
-        _collect_offers(registry, source, module)
+    for role, (hook, base) in ROLES.items():
+        _collect_offers(registry, role, hook, base)
     return registry
 
 
-def _collect_offers(registry: Registry, source: Source, module: Any) -> None:
-    for role, (hook, base) in ROLES.items():
-        implementation = getattr(module, hook, None)
-        if implementation is None:
-            continue
+def _collect_offers(registry: Registry, role: str, hook: str, base: type[Offer]) -> None:
+    sources = {source.plugin: source for source in registry.sources}
+    implementations = getattr(registry.manager.hook, hook).get_hookimpls()
+    for implementation in sorted(implementations, key=lambda impl: impl.plugin_name):
+        source = sources[implementation.plugin_name]
         try:
-            offers = list(implementation())
+            offers = list(implementation.function())
         except Exception as error:  # a stranger's code
-            registry.problems.append(f"{source}: {hook} failed: {type(error).__name__}: {error}")
+            registry.problems.append(f"{source}: {hook} failed: {type(error).__name__}: {_one_line(error)}")
             continue
         for offer in offers:
             fault = _fault(offer, base)

@@ -1,26 +1,54 @@
-"""The machines: how many GPUs, what kind, how fast each one's port is."""
+"""The machines: how many GPUs, and how fast each one's port is."""
 
 from __future__ import annotations
+
+from collections.abc import Mapping
 
 import attrs
 
 from sipml_core.checks import at_least, between, positive
+from sipml_core.errors import ConfigError
+from sipml_core.options import option
+from sipml_core.units import parse_gbps, parse_us
 
 #: GPUs are numbered in 32-bit integers in the C kernels, pairs in 64-bit ones.
 MAX_GPUS = 65536
+
+
+def _gpu_speed(speeds: Mapping[str, float]) -> dict[int, float]:
+    try:
+        return {int(gpu): float(speed) for gpu, speed in dict(speeds).items()}
+    except (TypeError, ValueError):
+        raise ConfigError(f'must be a table of GPU = speed such as {{ "3" = 0.5 }}, got {speeds!r}') from None
 
 
 @attrs.frozen(kw_only=True)
 class Cluster:
     """N GPUs with B Gbps of network bandwidth each, in each direction."""
 
-    gpus: int = attrs.field(validator=between(1, MAX_GPUS))
-    #: Network bandwidth of one GPU, sending and receiving. [Gbps]
-    bandwidth_gbps: float = attrs.field(validator=positive)
-    #: Smallest time a kernel takes on the device (paper, section 4.2). [us]
-    minimum_op_us: float = attrs.field(default=1.0, validator=at_least(0))
-    #: Kernel launch latency, paid by every op (paper, section 4.2). [us]
-    launch_us: float = attrs.field(default=1.0, validator=at_least(0))
+    gpus: int = option(validator=between(1, MAX_GPUS), doc="GPUs in the cluster, N = mp x dp")
+    bandwidth_gbps: float = option(
+        converter=parse_gbps, validator=positive, unit="Gbps",
+        doc='network bandwidth of one GPU, sending and receiving; "2 Tbps" and "250 GB/s" work too',
+    )  # fmt: skip
+    minimum_op_us: float = option(
+        1.0, converter=parse_us, validator=at_least(0), unit="us",
+        doc="smallest time a kernel takes on the device (paper, section 4.2)",
+    )  # fmt: skip
+    launch_us: float = option(
+        1.0, converter=parse_us, validator=at_least(0), unit="us",
+        doc="kernel launch latency, paid by every op (paper, section 4.2)",
+    )  # fmt: skip
+    gpu_speed: Mapping[int, float] = option(
+        {}, converter=_gpu_speed, doc='speed of single GPUs relative to the others, such as { "3" = 0.5 }'
+    )
+
+    def __attrs_post_init__(self) -> None:
+        for gpu, speed in self.gpu_speed.items():
+            if not 0 <= gpu < self.gpus or not 0 < speed < float("inf"):
+                raise ConfigError(
+                    f"gpu_speed must give GPUs 0..{self.gpus - 1} a positive speed, got {gpu} = {speed}"
+                )
 
     def duration_us(self, op_time_us: float) -> float:
         """What an op occupies its GPU for: at least the minimum, plus the launch. [us]"""

@@ -6,25 +6,44 @@ import attrs
 
 from sipml_core.checks import at_least, one_of, positive
 from sipml_core.errors import ConfigError
+from sipml_core.options import option
+from sipml_core.units import parse_bytes, parse_us
 
 
 @attrs.frozen(kw_only=True)
-class Strategy:
+class Execution:
+    """How a job runs, whatever its degrees."""
+
+    tau_us: float = option(
+        10.0,
+        converter=parse_us,
+        validator=positive,
+        unit="us",
+        doc="sub-ops aim at this compute time (paper, section 4.1)",
+    )
+    bucket_bytes: float = option(
+        25e6, converter=parse_bytes, validator=positive, unit="bytes",
+        doc="gradients are synchronised in buckets of about this size (PyTorch DDP's default)",
+    )  # fmt: skip
+    collective: str = option(
+        "fluid", validator=one_of("ring", "fluid"),
+        doc='all-reduce as explicit steps ("ring") or as one transfer per member and phase ("fluid")',
+    )  # fmt: skip
+    recompute: bool = option(
+        False, doc="keep only layer inputs and run the forward pass again while going backward"
+    )
+    iterations: int = option(
+        1, validator=at_least(1), doc="training iterations simulated back to back; the last one is reported"
+    )
+
+
+@attrs.frozen(kw_only=True)
+class Strategy(Execution):
     """k = `mp` GPUs hold one model replica, l = `dp` replicas share the global batch."""
 
     mp: int = attrs.field(validator=at_least(1))
     dp: int = attrs.field(validator=at_least(1))
     global_batch: int = attrs.field(validator=at_least(1))
-    #: Sub-ops aim at this compute time (paper, section 4.1). [us]
-    tau_us: float = attrs.field(default=10.0, validator=positive)
-    #: Gradients are synchronised in buckets of about this size (PyTorch DDP's default). [bytes]
-    bucket_bytes: float = attrs.field(default=25e6, validator=positive)
-    #: "ring" sends explicit steps, "fluid" one transfer per member and phase.
-    collective: str = attrs.field(default="fluid", validator=one_of("ring", "fluid"))
-    #: Keep only layer inputs and run the forward pass again while going backward.
-    recompute: bool = False
-    #: Training steps simulated back to back; the last one is reported.
-    iterations: int = attrs.field(default=1, validator=at_least(1))
 
     def __attrs_post_init__(self) -> None:
         if self.global_batch % self.dp:

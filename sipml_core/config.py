@@ -1,0 +1,333 @@
+"""A TOML file into an `Experiment` that is known to be well formed."""
+
+from __future__ import annotations
+
+import tomllib
+from collections.abc import Iterable, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from sipml_core.checks import at_least, one_of, positive
+from sipml_core.circuits.estimators import ESTIMATORS
+from sipml_core.errors import ConfigError, nearest, unknown
+from sipml_core.interfaces import GpuModel, Offer, Placer, Scheduler, Topology, Workload
+from sipml_core.model.cluster import Cluster
+from sipml_core.model.precision import PRECISIONS
+from sipml_core.model.strategy import Execution, Strategy
+from sipml_core.options import option
+from sipml_core.plugins import Registry
+from sipml_core.structure import keys, structure
+from sipml_core.units import parse_us
+
+LAYOUTS = ("auto", "sample", "tensor")
+
+
+@attrs.frozen(kw_only=True)
+class StrategyTable(Execution):
+    """[strategy], and `strategy` inside a [[workload]]."""
+
+    mp: int | None = option(
+        None, validator=attrs.validators.optional(at_least(1)),
+        doc="model-parallel degree; left out: N / dp, or every divisor of N is tried",
+    )  # fmt: skip
+    dp: int | None = option(
+        None, validator=attrs.validators.optional(at_least(1)), doc="data-parallel degree; left out: N / mp"
+    )
+    global_batch: int | None = option(
+        None, validator=attrs.validators.optional(at_least(1)),
+        doc="samples in one iteration, all replicas together; left out: the workload's default",
+    )  # fmt: skip
+    layout: str = option(
+        "auto", validator=one_of(*LAYOUTS),
+        doc='how ops are cut: by cost ("auto"), along samples, or as tensor parallelism does',
+    )  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
+class GpuTable:
+    """[gpu], beside the options of the model it names."""
+
+    name: str = option("v100", doc="GPU model, see `plugins`")
+    precision: str = option("mixed", validator=one_of(*PRECISIONS), doc="number format of the training step")
+
+
+@attrs.frozen(kw_only=True)
+class EngineTable:
+    """[engine]"""
+
+    queue: str = option(
+        "pair", validator=one_of("pair", "source"),
+        doc="one transfer at a time per pair of GPUs, or per sending GPU as in a NIC's FIFO",
+    )  # fmt: skip
+    max_time_us: float | None = option(
+        None, converter=attrs.converters.optional(parse_us), validator=attrs.validators.optional(positive),
+        unit="us", doc="simulated time after which the run stops with an error",
+    )  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """A workload and how it is divided."""
+
+    label: str
+    workload: Workload
+    table: StrategyTable
+    placer: Placer
+
+    def strategy(self, gpus: int, mp: int | None = None) -> Strategy:
+        """The strategy on `gpus` GPUs; `mp` overrides the table's.
+
+        Raises `ConfigError` if the degrees do not multiply to N, or the batch does not divide.
+        """
+        mp, dp = _degrees(gpus, mp or self.table.mp, None if mp else self.table.dp)
+        batch = self.table.global_batch or self.workload.default_global_batch
+        shared = {name: getattr(self.table, name) for name in keys(Execution)}
+        return Strategy(mp=mp, dp=dp, global_batch=batch, **shared)
+
+    @property
+    def searched(self) -> bool:
+        return self.table.mp is None and self.table.dp is None
+
+
+@attrs.frozen(kw_only=True)
+class Interconnect:
+    """A topology, the bandwidth it is given, and who schedules its circuits."""
+
+    label: str
+    topology: Topology
+    cluster: Cluster
+    scheduler: Scheduler | None
+    estimator: str
+
+
+@attrs.frozen(kw_only=True)
+class Experiment:
+    """Everything a run depends on."""
+
+    title: str
+    seed: int
+    baseline: str
+    gpu: GpuModel
+    gpu_name: str
+    precision: str
+    jobs: tuple[Job, ...]
+    interconnects: tuple[Interconnect, ...]
+    engine: EngineTable
+    #: The tables this was read from, overrides included: enough to repeat the run.
+    tables: Mapping[str, Any]
+
+
+@attrs.frozen(kw_only=True)
+class _Sections:
+    """The top level of an experiment file."""
+
+    title: str = option(doc="names the results folder")
+    seed: int = option(0, validator=at_least(0), doc="seed of everything random")
+    baseline: str | None = option(
+        None, doc="topology that speed-ups are relative to; left out: the first one"
+    )
+    cluster: Mapping[str, Any] = option(doc="[cluster]")
+    gpu: Mapping[str, Any] = option({}, doc="[gpu]")
+    strategy: Mapping[str, Any] = option({}, doc="[strategy], defaults for every workload")
+    engine: Mapping[str, Any] = option({}, doc="[engine]")
+    workload: Any = option(doc="[[workload]]")
+    topology: Any = option(doc="[[topology]]")
+
+
+def read_tables(path: Path) -> dict[str, Any]:
+    """The tables of a TOML file, unchecked."""
+    try:
+        return tomllib.loads(path.read_text(encoding="utf-8"))
+    except OSError as error:
+        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
+    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
+        raise ConfigError(f"{path} is not TOML: {error}") from None
+
+
+def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment:
+    """Check every table against what the plugins offer.
+
+    Raises
+    ------
+    ConfigError
+        One line with the path of the key at fault.
+    """
+    top = structure(tables, _Sections, "experiment")
+    cluster = structure(top.cluster, Cluster, "cluster")
+    gpu_table, gpu = _gpu(top.gpu, registry)
+    interconnects = tuple(
+        _interconnect(table, path, cluster, registry) for path, table in _list(top.topology, "topology")
+    )
+    _unique("topology", [interconnect.label for interconnect in interconnects])
+    jobs = tuple(
+        _job(table, path, top.strategy, cluster, registry) for path, table in _list(top.workload, "workload")
+    )
+    _unique("workload", [job.label for job in jobs])
+    return Experiment(
+        title=_title(top.title),
+        seed=top.seed,
+        baseline=_baseline(top.baseline, [interconnect.label for interconnect in interconnects]),
+        gpu=gpu,
+        gpu_name=gpu_table.name,
+        precision=gpu_table.precision,
+        jobs=jobs,
+        interconnects=interconnects,
+        engine=structure(top.engine, EngineTable, "engine"),
+        tables=dict(tables),
+    )
+
+
+def _title(title: str) -> str:
+    if not title or any(not (c.isalnum() or c in " ._-") for c in title) or title.strip(". ") != title:
+        raise ConfigError(f"title must be letters, digits, spaces, '.', '_' or '-', got {title!r}")
+    return title
+
+
+def _list(value: Any, path: str) -> list[tuple[str, Mapping[str, Any]]]:
+    """[[name]] tables, or a single [name], each with the path errors name it by."""
+    tables = [value] if isinstance(value, Mapping) else value
+    if not isinstance(tables, Sequence) or isinstance(tables, str):
+        raise ConfigError(f"{path} must be a list of tables ([[{path}]]), got {value!r}")
+    if not tables:
+        raise ConfigError(f"{path} must have at least one table")
+    for table in tables:
+        if not isinstance(table, Mapping):
+            raise ConfigError(f'{path} must be a list of tables such as {{ name = "..." }}, got {table!r}')
+    return [(path if len(tables) == 1 else f"{path}[{i}]", table) for i, table in enumerate(tables)]
+
+
+def _offer(
+    role: str,
+    table: Any,
+    path: str,
+    registry: Registry,
+    reserved: Iterable[str] = (),
+    default: str | None = None,
+) -> Any:
+    """The plugin class that `name` says, made with the other keys as its options."""
+    if isinstance(table, str):
+        table = {"name": table}
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{path} must be a table with a name, got {table!r}")
+    name = table.get("name", default)
+    if name is None:
+        raise ConfigError(f"{path}.name is required; known: {', '.join(registry.names(role))}")
+    if not isinstance(name, str):
+        raise ConfigError(f"{path}.name must be text in quotes, got {name!r}")
+    try:
+        offer: type[Offer] = registry.find(role, name)
+    except ConfigError as error:
+        raise ConfigError(f"{path}.name: {error}") from None
+    given = {key: value for key, value in table.items() if key != "name" and key not in set(reserved)}
+    _known_keys(given, path, [*keys(offer.Options), "name", *reserved])
+    return offer(structure(given, offer.Options, path))
+
+
+def _known_keys(given: Mapping[str, Any], path: str, allowed: Sequence[str]) -> None:
+    for key in given:
+        if key not in allowed:
+            close = nearest(key, allowed)
+            hint = f"; did you mean {close!r}?" if close else ";"
+            raise ConfigError(f"{path}.{key} is not a known key{hint} allowed: {', '.join(sorted(allowed))}")
+
+
+def _gpu(table: Mapping[str, Any], registry: Registry) -> tuple[GpuTable, GpuModel]:
+    own = keys(GpuTable)
+    head = structure({key: value for key, value in table.items() if key in own}, GpuTable, "gpu")
+    return head, _offer("gpu", table, "gpu", registry, reserved=["precision"], default=head.name)
+
+
+def _interconnect(table: Mapping[str, Any], path: str, cluster: Cluster, registry: Registry) -> Interconnect:
+    reserved = ["label", "bandwidth_gbps", "scheduler", "estimator"]
+    topology: Topology = _offer("topology", table, path, registry, reserved=reserved)
+    scheduler: Scheduler | None = None
+    wanted = table.get("scheduler", topology.scheduler)
+    if wanted is not None:
+        scheduler = _offer("scheduler", wanted, f"{path}.scheduler", registry)
+    own = cluster
+    if "bandwidth_gbps" in table:
+        changed = {field: getattr(cluster, field) for field in keys(Cluster)}
+        own = structure({**changed, "bandwidth_gbps": table["bandwidth_gbps"]}, Cluster, path)
+    estimator = table.get("estimator", scheduler.estimator if scheduler else "window")
+    if estimator not in ESTIMATORS:
+        raise ConfigError(f"{path}.estimator: {unknown('estimator', str(estimator), ESTIMATORS)}")
+    return Interconnect(
+        label=_label(table, topology.name, path),
+        topology=topology,
+        cluster=own,
+        scheduler=scheduler,
+        estimator=estimator,
+    )
+
+
+def _label(table: Mapping[str, Any], default: str, path: str) -> str:
+    label = table.get("label", default)
+    if not isinstance(label, str) or not label:
+        raise ConfigError(f"{path}.label must be text in quotes, got {label!r}")
+    return label
+
+
+def _job(
+    table: Mapping[str, Any], path: str, defaults: Mapping[str, Any], cluster: Cluster, registry: Registry
+) -> Job:
+    workload: Workload = _offer("workload", table, path, registry, reserved=["label", "strategy"])
+    own = table.get("strategy", {})
+    if not isinstance(own, Mapping):
+        raise ConfigError(f"{path}.strategy must be a table, got {own!r}")
+    merged = {**defaults, **own}
+    where = f"{path}.strategy" if own else "strategy"
+    placer: Placer = _offer("placer", merged.pop("placer", "algorithm1"), f"{where}.placer", registry)
+    job = Job(
+        label=_label(table, workload.name, path),
+        workload=workload,
+        table=structure(merged, StrategyTable, where),
+        placer=placer,
+    )
+    if not job.searched:
+        try:
+            job.strategy(cluster.gpus)
+        except ConfigError as error:
+            raise ConfigError(f"{where}.{error}") from None
+    return job
+
+
+def _degrees(gpus: int, mp: int | None, dp: int | None) -> tuple[int, int]:
+    """(mp, dp) with mp x dp = N, from either or both."""
+    if mp is None:
+        mp = gpus // dp if dp and gpus % dp == 0 else None
+    if dp is None:
+        dp = gpus // mp if mp and gpus % mp == 0 else None
+    if mp is None or dp is None or mp * dp != gpus:
+        given = ", ".join(f"{name}={value}" for name, value in (("mp", mp), ("dp", dp)) if value)
+        raise ConfigError(
+            f"mp x dp must be {gpus} GPUs, got {given}; nearest valid: {_near_degrees(gpus, mp, dp)}"
+        )
+    return mp, dp
+
+
+def _near_degrees(gpus: int, mp: int | None, dp: int | None) -> str:
+    pairs = [(k, gpus // k) for k in divisors(gpus)]
+    distance = (lambda pair: abs(pair[0] - mp)) if mp else (lambda pair: abs(pair[1] - (dp or 1)))
+    return " or ".join(f"mp={k}, dp={l}" for k, l in sorted(sorted(pairs, key=distance)[:2]))
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
+    return sorted({*small, *(number // k for k in small)})
+
+
+def _unique(what: str, labels: Sequence[str]) -> None:
+    for label in labels:
+        if labels.count(label) > 1:
+            raise ConfigError(f'{what} {label!r} appears twice; tell them apart with label = "..."')
+
+
+def _baseline(name: str | None, labels: Sequence[str]) -> str:
+    if name is None:
+        return labels[0]
+    if name not in labels:
+        raise ConfigError(f"baseline: {unknown('topology', name, labels)}")
+    return name

@@ -1,0 +1,120 @@
+"""TOML tables into attrs models, with the path of every error.
+
+cattrs does the work; here it is made strict (no "3" for 3, no 1.5 for an integer, no unknown key) and
+its error trees are turned into single lines.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping
+from typing import Any, TypeVar, get_origin
+
+import attrs
+from cattrs import Converter
+from cattrs.errors import (
+    BaseValidationError,
+    ClassValidationError,
+    ForbiddenExtraKeysError,
+    IterableValidationError,
+)
+
+from sipml_core.errors import ConfigError, nearest
+
+T = TypeVar("T")
+
+
+def structure(table: Any, model: type[T], path: str) -> T:
+    """An instance of `model` from a TOML table.
+
+    Raises
+    ------
+    ConfigError
+        One line: the path of the first key at fault, what was found, what is allowed.
+    """
+    if not isinstance(table, Mapping):
+        raise ConfigError(f"{path} must be a table, got {table!r}")
+    try:
+        return _CONVERTER.structure(table, model)
+    except BaseValidationError as error:
+        raise ConfigError(_explain(error, path, model)) from None
+
+
+def _explain(error: BaseException, path: str, model: Any) -> str:
+    """The first fault in a cattrs error tree, in words."""
+    if isinstance(error, ClassValidationError):
+        with_notes, without = error.group_exceptions()
+        if without:
+            return _explain(without[0], path, error.cl)
+        inner, note = with_notes[0]
+        return _explain(inner, f"{path}.{note.name}", note.type)
+    if isinstance(error, IterableValidationError):
+        elements, others = error.group_exceptions()
+        if elements:
+            inner, index = elements[0]
+            return _explain(inner, f"{path}[{index.index}]", index.type)
+        return _explain(others[0], path, model)
+    if isinstance(error, ForbiddenExtraKeysError):
+        return _unknown_key(sorted(error.extra_fields)[0], path, keys(error.cl))
+    if isinstance(error, KeyError):
+        return f"{path} is required"
+    if isinstance(error, ConfigError) and attrs.has(model):
+        return f"{path}.{error}"
+    return f"{path} {error}"
+
+
+def _unknown_key(key: str, path: str, allowed: Iterable[str]) -> str:
+    names = sorted(allowed)
+    close = nearest(key, names)
+    hint = f"; did you mean {close!r}?" if close else ";"
+    return f"{path}.{key} is not a known key{hint} allowed: {', '.join(names) or 'none'}"
+
+
+def keys(model: type[Any]) -> list[str]:
+    """Keys that a table of this model may have."""
+    return [field.name for field in attrs.fields(model) if field.init]
+
+
+def _strict(allowed: tuple[type, ...], what: str) -> Any:
+    def hook(value: Any, _: Any) -> Any:
+        if isinstance(value, bool) and bool not in allowed:
+            raise ConfigError(f"must be {what}, got {value!r}")
+        if not isinstance(value, allowed):
+            raise ConfigError(f"must be {what}, got {value!r}")
+        return value
+
+    return hook
+
+
+def _float(value: Any, _: Any) -> float:
+    return float(_strict((int, float), "a number")(value, _))
+
+
+def _lenient_about_lists() -> Converter:
+    converter = Converter(forbid_extra_keys=True, prefer_attrib_converters=True)
+    converter.register_structure_hook(bool, _strict((bool,), "true or false"))
+    converter.register_structure_hook(int, _strict((int,), "an integer"))
+    converter.register_structure_hook(float, _float)
+    converter.register_structure_hook(str, _strict((str,), "text in quotes"))
+    return converter
+
+
+def _converter() -> Converter:
+    """Lists must be lists: text is a sequence too, but not of what the user meant."""
+    items = _lenient_about_lists()
+
+    def list_hook(target: Any) -> Any:
+        structure_items = items.get_structure_hook(target)
+
+        def hook(value: Any, _: Any) -> Any:
+            if not isinstance(value, (list, tuple)):
+                raise ConfigError(f"must be a list, got {value!r}")
+            return structure_items(value, target)
+
+        return hook
+
+    converter = _lenient_about_lists()
+    converter.register_structure_hook_factory(lambda t: get_origin(t) in (tuple, list), list_hook)
+    return converter
+
+
+_CONVERTER = _converter()
