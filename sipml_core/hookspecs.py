@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING
 import pluggy
 
 if TYPE_CHECKING:
-    from sipml_core.interfaces import GpuModel, Placer, Scheduler, Topology, Workload
     from sipml_core.config import Experiment
+    from sipml_core.interfaces import GpuModel, Placer, Scheduler, Topology, Workload
     from sipml_core.model.results import Result
 
 #: Entry-point group, and prefix of every hook.

@@ -27,6 +27,8 @@ class CircuitControl:
     reconfiguration_us: float = attrs.field(default=0.0, validator=at_least(0))
     #: Every circuit goes dark at every decision, changed or not (the paper's simulator).
     all_dark: bool = False
+    #: One-shot circuits: pairs that get none are relayed through a GPU they both reach.
+    relay: bool = False
 
     def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which ordered pairs can ever hold a circuit. [pairs]"""
