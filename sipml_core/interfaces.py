@@ -7,12 +7,12 @@ from typing import Any, ClassVar
 
 import attrs
 
-from sipml_core.checks import at_least
 from sipml_core.model.balanced import BalancedGraph, Placement, PlacementLimits
 from sipml_core.model.circuits import CircuitControl, CircuitPlan
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.fabric import Fabric
-from sipml_core.model.opgraph import OpGraph, Phase
+from sipml_core.model.opgraph import OpGraph
+from sipml_core.model.opwork import OpWork
 from sipml_core.model.traffic import TrafficMatrix
 
 
@@ -75,26 +75,6 @@ class Scheduler(Offer):
 
         Raises `ConfigError` if this scheduler cannot control such circuits.
         """
-
-
-@attrs.frozen(kw_only=True)
-class OpWork:
-    """What one kernel does, for a GPU model to put a time on."""
-
-    #: Name and kind of the op this is a whole, or a part, of.
-    op: str
-    kind: str
-    phase: Phase
-    precision: str
-    flops: float = attrs.field(validator=at_least(0))
-    #: Bytes read and written in device memory.
-    memory_bytes: float = attrs.field(validator=at_least(0))
-    #: Elements written: how much parallelism the kernel offers.
-    output_elements: float = attrs.field(validator=at_least(0))
-    #: Samples of the batch this kernel sees.
-    samples: float = attrs.field(validator=at_least(0))
-    #: Fraction of the whole op that this is: 1 / parts.
-    fraction: float = 1.0
 
 
 class GpuModel(Offer):

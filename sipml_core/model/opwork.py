@@ -1,0 +1,105 @@
+"""What one kernel does: the FLOPs and bytes of an op, or of one slice of it."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Mapping
+
+import attrs
+
+from sipml_core.checks import at_least
+from sipml_core.model.opgraph import Op, Operand, OpGraph, Phase, Role, Split
+from sipml_core.model.precision import precision
+
+
+@attrs.frozen(kw_only=True)
+class OpWork:
+    """What one kernel does, for a GPU model to put a time on."""
+
+    #: Name and kind of the op this is a whole, or a part, of.
+    op: str
+    kind: str
+    phase: Phase
+    precision: str
+    flops: float = attrs.field(validator=at_least(0))
+    #: Bytes read and written in device memory.
+    memory_bytes: float = attrs.field(validator=at_least(0))
+    #: Elements written: how much parallelism the kernel offers.
+    output_elements: float = attrs.field(validator=at_least(0))
+    #: Samples of the batch this kernel sees.
+    samples: float = attrs.field(validator=at_least(0))
+    #: Share of the op on those samples that this is: 1 unless it is cut along another dimension.
+    fraction: float = 1.0
+
+
+def op_work(graph: OpGraph, op: Op, split_dim: str | None = None, parts: int = 1, part: int = 0) -> OpWork:
+    """The work of one of `parts` slices of `op` along `split_dim` (None: the whole op).
+
+    FLOPs are proportional to the iterations of the slice; bytes are those of the regions it reads
+    and writes, each once. An op whose operands do not follow `split_dim` (an optimizer op cut
+    along samples) is repeated whole in every part.
+
+    An optimizer op also reads and writes its state and writes its parameter, although the graph
+    gives it no operand for them. A lookup reads from its table no more than it writes.
+    """
+    ranges = op.part_ranges(split_dim, parts, part)
+    share = _share(op, split_dim, ranges)
+    sample_dim = next((dim for dim, split in op.splits.items() if split is Split.SAMPLE), None)
+    by_sample = split_dim is not None and split_dim == sample_dim
+    written = _elements(graph, op.writes, ranges)
+    if op.phase is Phase.OPTIMIZER:
+        written = _elements(graph, _with_role(graph, op.reads, Role.PARAMETER), ranges)
+    return OpWork(
+        op=op.name,
+        kind=op.kind,
+        phase=op.phase,
+        precision=graph.precision,
+        flops=op.flops * share,
+        memory_bytes=_memory_bytes(graph, op, ranges),
+        output_elements=written,
+        samples=graph.samples * share if by_sample else graph.samples,
+        fraction=1.0 if by_sample else share,
+    )
+
+
+def region_elements(graph: OpGraph, operand: Operand, ranges: Mapping[str, tuple[int, int]]) -> int:
+    """Elements of the operand's tensor that iterations `ranges` touch."""
+    box = operand.region(graph.tensor[operand.tensor].shape, ranges)
+    return math.prod(max(hi - lo, 0) for lo, hi in box)
+
+
+def _share(op: Op, split_dim: str | None, ranges: Mapping[str, tuple[int, int]]) -> float:
+    if split_dim is None or not _follows(op, split_dim):
+        return 1.0
+    start, stop = ranges[split_dim]
+    return (stop - start) / op.dims[split_dim]
+
+
+def _follows(op: Op, dim: str) -> bool:
+    return any(axis.dim == dim for operand in (*op.reads, *op.writes) for axis in operand.axes)
+
+
+def _memory_bytes(graph: OpGraph, op: Op, ranges: Mapping[str, tuple[int, int]]) -> float:
+    read, written = _bytes(graph, op.reads, ranges), _bytes(graph, op.writes, ranges)
+    if op.phase is Phase.OPTIMIZER:
+        parameters = _with_role(graph, op.reads, Role.PARAMETER)
+        state = precision(graph.precision).optimizer_bytes * _elements(graph, parameters, ranges)
+        return read + _bytes(graph, parameters, ranges) + 2.0 * state
+    if op.kind == "embedding" and op.phase is Phase.FORWARD:
+        table = _bytes(graph, _with_role(graph, op.reads, Role.PARAMETER), ranges)
+        return read - table + min(table, written) + written
+    return read + written
+
+
+def _with_role(graph: OpGraph, operands: Iterable[Operand], role: Role) -> tuple[Operand, ...]:
+    return tuple(operand for operand in operands if graph.tensor[operand.tensor].role is role)
+
+
+def _elements(graph: OpGraph, operands: Iterable[Operand], ranges: Mapping[str, tuple[int, int]]) -> float:
+    return float(sum(region_elements(graph, operand, ranges) for operand in operands))
+
+
+def _bytes(graph: OpGraph, operands: Iterable[Operand], ranges: Mapping[str, tuple[int, int]]) -> float:
+    return float(
+        sum(region_elements(graph, o, ranges) * graph.tensor[o.tensor].element_bytes for o in operands)
+    )
