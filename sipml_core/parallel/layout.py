@@ -1,0 +1,131 @@
+"""A layout: the dimension along which each forward op is cut, and the fixed rules that give one."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+
+import attrs
+
+from sipml_core.errors import ConfigError, nearest, unknown
+from sipml_core.model.opgraph import Op, OpGraph, Role, Split
+
+
+@attrs.frozen(kw_only=True)
+class Choice:
+    """Why one forward op is cut as it is. Times are for one training step. [us]"""
+
+    op: str
+    #: Dimension it is cut along, what such a cut is called, and into how many parts; None: not cut.
+    dim: str | None
+    split: Split | None
+    parts: int
+    #: Compute, traffic to and from its neighbours, and gradient synchronisation under this layout.
+    compute_us: float
+    traffic_us: float
+    sync_us: float
+    #: The best other cut of this op with all else left as it is, and what it would add.
+    runner_up: str | None = None
+    runner_up_extra_us: float | None = None
+
+
+@attrs.frozen(kw_only=True)
+class Layout:
+    """Split dimension of each forward op (None: not cut), and how it was decided."""
+
+    name: str
+    dims: Mapping[str, str | None]
+    choices: tuple[Choice, ...] = ()
+
+
+#: Splits in the order a rule prefers them; an op offers some of them.
+_SAMPLE_ORDER = (Split.SAMPLE, Split.SPATIAL, Split.HEAD, Split.COLUMN, Split.ROW)
+_TENSOR_ORDER = (Split.HEAD, Split.COLUMN, Split.SAMPLE, Split.SPATIAL, Split.ROW)
+
+
+def leads(op: Op) -> bool:
+    """Whether the op is cut and placed in its own right rather than with the op it follows."""
+    return op.follows is None
+
+
+def sample_layout(graph: OpGraph) -> Layout:
+    """Every op along the batch; along height, sequence, heads, ... where there is no batch."""
+    dims = {op.name: _first(op, _SAMPLE_ORDER) for op in graph.ops if leads(op)}
+    return Layout(name="sample", dims=dims)
+
+
+def tensor_layout(graph: OpGraph) -> Layout:
+    """Megatron's rule: an op whose input is already cut along what it contracts is cut by ROW.
+
+    Heads and columns otherwise, so a pair of matrix products becomes column, then row (Shoeybi et
+    al. 2019, "Megatron-LM", section 3). Ops without parameters keep the cut of their input where
+    they can, for that moves no byte, and are cut along the batch where they cannot.
+    """
+    dims: dict[str, str | None] = {}
+    for op in graph.ops:
+        if leads(op):
+            dims[op.name] = _tensor_dim(graph, op, dims)
+    return Layout(name="tensor", dims=dims)
+
+
+def _tensor_dim(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | None:
+    inherited = _inherited(graph, op, dims)
+    owns = any(graph.tensor[operand.tensor].role is Role.PARAMETER for operand in op.reads)
+    if inherited is not None and op.splits[inherited] in (Split.ROW, Split.COLUMN, Split.HEAD):
+        return inherited
+    return _first(op, _TENSOR_ORDER if owns else _SAMPLE_ORDER)
+
+
+def _inherited(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | None:
+    """A split of `op` that runs along the axis its first cut input is divided on."""
+    for operand in op.reads:
+        producer = graph.op.get(graph.producer.get(operand.tensor, ""))
+        if producer is None or dims.get(producer.name) is None:
+            continue
+        written = next(o for o in producer.writes if o.tensor == operand.tensor)
+        for mine, theirs in zip(operand.axes, written.axes, strict=True):
+            if theirs.dim == dims[producer.name] and mine.dim in op.splits:
+                return mine.dim
+    return None
+
+
+def _first(op: Op, order: tuple[Split, ...]) -> str | None:
+    """The dimension of the most preferred split that the op offers and that can be cut at all."""
+    for split in order:
+        for dim, kind in op.splits.items():
+            if kind is split and op.dims[dim] > 1:
+                return dim
+    return None
+
+
+FIXED_LAYOUTS: dict[str, Callable[[OpGraph], Layout]] = {"sample": sample_layout, "tensor": tensor_layout}
+
+
+def fixed_layout(graph: OpGraph, name: str) -> Layout:
+    """The layout that a fixed rule gives: "sample" or "tensor"; `ConfigError` for another name."""
+    if name not in FIXED_LAYOUTS:
+        raise ConfigError(unknown("layout", name, FIXED_LAYOUTS))
+    return FIXED_LAYOUTS[name](graph)
+
+
+def checked_dims(graph: OpGraph, layout: Layout | Mapping[str, str | None] | None) -> dict[str, str | None]:
+    """Split dimension of every leading op; ops that `layout` leaves out are cut by the sample rule.
+
+    Raises
+    ------
+    ConfigError
+        The layout names an op that does not exist or follows another, or a dimension along which
+        the op cannot be cut.
+    """
+    dims = dict(sample_layout(graph).dims)
+    given = layout.dims if isinstance(layout, Layout) else layout or {}
+    for name, dim in given.items():
+        op = graph.op.get(name)
+        if op is None:
+            hint = nearest(name, graph.op)
+            raise ConfigError(f"layout: no op {name!r}" + (f"; did you mean {hint!r}?" if hint else ""))
+        if op.follows is not None:
+            raise ConfigError(f"layout: op {name!r} follows {op.follows!r}; set the split of that one")
+        if dim is not None and dim not in op.splits:
+            raise ConfigError("layout: " + unknown(f"split of op {name!r}", dim, op.splits))
+        dims[name] = dim
+    return dims
