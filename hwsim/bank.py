@@ -45,8 +45,8 @@ class RingBank:
     Raises
     ------
     HwsimError
-        When a parameter is not finite, out of range or of the wrong length, or when the free spectral range is
-        narrower than the grid, so that a ring would answer to two lines.
+        When a parameter is not finite, out of range or of the wrong length, or when the free spectral range
+        is narrower than the grid, so that a ring would answer to two lines.
     """
 
     def __init__(
@@ -80,16 +80,16 @@ class RingBank:
         fsr = design.each("fsr_ghz", rings)
         if fsr.min() < self.grid.span_ghz:
             raise HwsimError(
-                f"RingDesign.fsr_ghz must be at least {self.grid.span_ghz:g}, the span of {self.grid.name}, got "
-                f"{fsr.min():g}: a ring would answer to two lines"
+                f"RingDesign.fsr_ghz must be at least {self.grid.span_ghz:g}, the span of {self.grid.name}, "
+                f"got {fsr.min():g}: a ring would answer to two lines"
             )
         fwhm = np.ascontiguousarray(
             fwhm_ghz(quality=design.each("quality", rings), wavelength_nm=self.grid.center_nm)
         )
         if (fwhm >= fsr).any():
             raise HwsimError(
-                f"RingDesign.quality must make resonances narrower than fsr_ghz, {fsr[fwhm >= fsr][0]:g}, got a "
-                f"width of {fwhm[fwhm >= fsr][0]:g} GHz"
+                f"RingDesign.quality must make resonances narrower than fsr_ghz, {fsr[fwhm >= fsr][0]:g}, "
+                f"got a width of {fwhm[fwhm >= fsr][0]:g} GHz"
             )
         offset = np.random.default_rng(seed).standard_normal(rings) * design.each("offset_sigma_ghz", rings)
         slot = np.arange(rings) % self.rings_per_port
@@ -155,7 +155,8 @@ class RingBank:
         wrong = lines[(lines < 0) | (lines >= self.grid.lines)]
         if wrong.size:
             raise HwsimError(
-                f"channels must be at least 0 and at most {self.grid.lines - 1} on {self.grid.name}, got {wrong[0]}"
+                f"channels must be at least 0 and at most {self.grid.lines - 1} on {self.grid.name}, "
+                f"got {wrong[0]}"
             )
         self.tune_ghz(self.grid.line_ghz[lines.astype(np.int64)], rings=rings)
 
@@ -222,7 +223,7 @@ class RingBank:
 
     @property
     def resonance_ghz(self) -> FloatArray:
-        """One resonance of each ring against the grid's centre; the others lie whole FSRs away. [rings] [GHz]"""
+        """One resonance of each ring against the grid's centre; others lie whole FSRs away. [rings] [GHz]"""
         return self._kernel.read("resonance_ghz")
 
     @property

@@ -33,8 +33,8 @@ class RingDesign:
 
     #: Thermal time constant. [us] 4 us: Atabaki et al., Optics Express 18, 18312 (2010).
     tau_us: ArrayLike = attrs.field(default=4.0, validator=field_of(above=0.0))
-    #: Shift of the resonance for each mW of heat. [GHz/mW] 25 mW for one free spectral range of 2270 GHz, the middle
-    #: of the 20-30 mW that Padmaraju and Bergman, Nanophotonics 3, 269 (2014), call typical.
+    #: Shift of the resonance for each mW of heat. [GHz/mW] 25 mW for one free spectral range of 2270 GHz, the
+    #: middle of the 20-30 mW that Padmaraju and Bergman, Nanophotonics 3, 269 (2014), call typical.
     efficiency_ghz_per_mw: ArrayLike = attrs.field(default=90.0, validator=field_of(above=0.0))
     #: Most power the heater takes. [mW] Same source, upper end.
     heater_limit_mw: ArrayLike = attrs.field(default=30.0, validator=field_of(above=0.0))
@@ -50,8 +50,8 @@ class RingDesign:
     bias_ghz: ArrayLike = attrs.field(default=200.0, validator=field_of())
     #: Standard deviation of the manufacturing offset of the resonance. [GHz]
     offset_sigma_ghz: ArrayLike = attrs.field(default=0.0, validator=field_of(at_least=0.0))
-    #: Heat that reaches a ring 1, 2, ... places away, as a fraction of its own. Several per cent at 10 um pitch,
-    #: little beyond 15 um: DeRose et al. (2014).
+    #: Heat that reaches a ring 1, 2, ... places away, as a fraction of its own. Several per cent at 10 um
+    #: pitch, little beyond 15 um: DeRose et al. (2014).
     crosstalk: tuple[float, ...] = attrs.field(default=(0.03, 0.005), converter=_crosstalk)
 
     def each(self, name: str, rings: int) -> NDArray[np.float64]:
@@ -117,7 +117,8 @@ class ControlLaw:
         error = np.asarray(self.calibration_error, dtype=np.float64)
         if error.ndim > 1 or (error.ndim == 1 and error.size != rings):
             raise HwsimError(
-                f"ControlLaw.calibration_error must be one number or {rings}, one for each ring, got {error.shape}"
+                f"ControlLaw.calibration_error must be one number or {rings}, one for each ring, "
+                f"got {error.shape}"
             )
         return np.ascontiguousarray(np.broadcast_to(1.0 + error, rings))
 

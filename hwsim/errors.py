@@ -11,7 +11,7 @@ __all__ = ["HwsimError", "check", "choice", "field_of", "whole"]
 
 
 class HwsimError(ValueError):
-    """A parameter or a request that the emulator refuses; the message names it, its value and what is allowed."""
+    """A parameter or a request that is refused; the message names it, its value and what is allowed."""
 
 
 def _bounds(above: float | None, at_least: float | None, below: float | None, at_most: float | None) -> str:

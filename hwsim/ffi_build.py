@@ -1,7 +1,7 @@
 """Builds the extension module ``hwsim._hwsim``.
 
-setuptools finds `ffibuilder` through ``cffi_modules``; run as a script this file compiles next to the package,
-whatever the current directory.
+setuptools finds `ffibuilder` through ``cffi_modules``; run as a script this file compiles next to the
+package, whatever the current directory.
 """
 
 import re

@@ -28,7 +28,7 @@ class WdmGrid:
 
     @property
     def span_ghz(self) -> float:
-        """Room the lines take, one spacing each. A free spectral range below it would serve two lines. [GHz]"""
+        """Room the lines take, one spacing each; a free spectral range below it serves two lines. [GHz]"""
         return self.lines * self.spacing_ghz
 
     @property

@@ -71,8 +71,8 @@ def drop(detuning_ghz: ArrayLike, fwhm: ArrayLike, peak_drop: ArrayLike) -> NDAr
 def through(detuning_ghz: ArrayLike, fwhm: ArrayLike, peak_drop: ArrayLike) -> NDArray[np.float64]:
     """Fraction that stays on the bus.
 
-    Coupled-mode theory of a ring with two equal couplers: a peak drop T leaves (1 - sqrt T)^2 at resonance, so
-    that drop + through is at most 1 and the rest is lost in the ring.
+    Coupled-mode theory of a ring with two equal couplers: a peak drop T leaves (1 - sqrt T)^2 at resonance,
+    so that drop + through is at most 1 and the rest is lost in the ring.
     """
     left = (1.0 - np.sqrt(peak_drop)) ** 2
     return 1.0 - (1.0 - left) * drop(detuning_ghz, fwhm, 1.0)
@@ -85,7 +85,7 @@ def adjacent_crosstalk_db(spacing_ghz: ArrayLike, fwhm: ArrayLike) -> NDArray[np
 
 
 def settling_us(hop_ghz: ArrayLike, *, tau_us: ArrayLike, tolerance_ghz: ArrayLike) -> NDArray[np.float64]:
-    """First-order settling tau ln(|hop| / tolerance) after one step of heater power; 0 within tolerance. [us]"""
+    """First-order settling tau ln(|hop| / tolerance) after one step of power; 0 within tolerance. [us]"""
     hop = np.abs(check("hop_ghz", hop_ghz))
     tolerance = check("tolerance_ghz", tolerance_ghz, above=0.0)
     return check("tau_us", tau_us, above=0.0) * np.log(np.maximum(hop / tolerance, 1.0))

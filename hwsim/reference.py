@@ -34,24 +34,12 @@ class NumpyKernel:
         )
         self.believed = self.gain * arrays.calibration.reshape(shape)
         self.decay = np.exp(-arrays.step_us / self.tau)
-        for name in (
-            "shift",
-            "drive",
-            "line",
-            "wanted",
-            "steady",
-            "trim",
-            "boost",
-            "power",
-            "energy",
-            "error",
-        ):
-            setattr(self, name, np.zeros(shape))
-        self.since = np.zeros(shape)
+        self.shift, self.drive, self.line, self.wanted, self.since = np.zeros((5, *shape))
+        self.steady, self.trim, self.boost, self.power = np.zeros((4, *shape))
+        self.energy, self.error = np.zeros((2, *shape))
         self.boost_end = np.full(shape, np.inf)
         self.goal = np.full(shape, np.inf)
-        for name in ("tuned", "engaged", "inside"):
-            setattr(self, name, np.zeros(shape, dtype=bool))
+        self.tuned, self.engaged, self.inside = np.zeros((3, *shape), dtype=bool)
         self.fault = np.zeros(shape, dtype=np.uint8)
         self.lit = np.ones(shape, dtype=bool)
         self.tick, self.phase_us, self.mark_us = 0, 0.0, 0.0
