@@ -61,6 +61,14 @@ class CircuitPlan:
         """Settled capacity of any pairs; 0 where the plan has no circuit. [Gbps]"""
         return self._lookup(self.gbps, src, dst)
 
+    def carried_capacity_gbps(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Capacity of any pairs while changed circuits are dark. [Gbps]"""
+        return self._lookup(self.carried_gbps, src, dst)
+
+    def darkness_us(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.float64]:
+        """How long the changed circuits of any pairs are dark. [us]"""
+        return self._lookup(self.dark_us, src, dst)
+
     def _lookup(
         self, values: NDArray[np.float64], src: NDArray[np.int32], dst: NDArray[np.int32]
     ) -> NDArray[np.float64]:

@@ -42,6 +42,11 @@ class Cluster:
     gpu_speed: Mapping[int, float] = option(
         {}, converter=_gpu_speed, doc='speed of single GPUs relative to the others, such as { "3" = 0.5 }'
     )
+    jitter: float = option(
+        0.0,
+        validator=between(0, 1),
+        doc="relative standard deviation of compute times: log-normal, mean kept, drawn with the seed",
+    )
 
     def __attrs_post_init__(self) -> None:
         for gpu, speed in self.gpu_speed.items():

@@ -1,0 +1,179 @@
+"""The command line. Only here are errors caught broadly, and only here is anything printed.
+
+Imports of the other rooms stand inside the commands, so that ``--help`` answers at once.
+"""
+
+from __future__ import annotations
+
+import functools
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+from sipml_core import __version__
+from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlError
+
+if TYPE_CHECKING:
+    from sipml_core.config import Experiment
+    from sipml_core.plugins import Registry
+
+#: Exit status: the input is refused / a simulation could not end.
+REFUSED, FAILED = 2, 1
+
+
+def answers(command: Callable[..., None]) -> Callable[..., None]:
+    """Errors that sipml raises on purpose become one line on stderr, without a traceback."""
+
+    @functools.wraps(command)
+    def wrapped(*args: Any, **kwargs: Any) -> None:
+        try:
+            command(*args, **kwargs)
+        except SipmlError as error:
+            click.echo(f"sipml: {error}", err=True)
+            refused = isinstance(error, (ConfigError, InfeasibleError, PluginError))
+            raise SystemExit(REFUSED if refused else FAILED) from None
+
+    return wrapped
+
+
+@click.group(context_settings={"help_option_names": ["-h", "--help"]})
+@click.version_option(__version__, prog_name="sipml")
+def main() -> None:
+    """What would this network do to the time my training job takes?
+
+    An experiment is a TOML file: a cluster, workloads to train, and interconnects to compare.
+
+    \b
+    Start here:
+      python -m sipml_core run examples/quickstart.toml     simulate and compare
+      python -m sipml_core plugins                          what can be named in a file
+      python -m sipml_core plugins sip-ring                 its options, units and defaults
+      python -m sipml_core validate my.toml                 check without running
+      python -m sipml_core run my.toml --set cluster.bandwidth_gbps='"4 Tbps"'
+    """
+
+
+def experiment_options(command: Callable[..., None]) -> Callable[..., None]:
+    """FILE and the options that change it."""
+    for decorate in (
+        click.option("--seed", type=click.IntRange(min=0), help="Replaces the seed in the file."),
+        click.option(
+            "--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE",
+            help="Change one value; may be given again. In a list of tables the next part selects by name: "
+            "--set topology.sip-ring.reach_hops=8; without it all tables change.",
+        ),
+        click.argument("file", type=click.Path(path_type=Path)),
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+def _open(file: Path, overrides: tuple[str, ...], seed: int | None) -> tuple[Registry, Experiment]:
+    from sipml_core.config import read_experiment, read_tables
+    from sipml_core.overrides import apply_overrides
+
+    registry = _registry()
+    tables = apply_overrides(read_tables(file), overrides)
+    if seed is not None:
+        tables["seed"] = seed
+    try:
+        return registry, read_experiment(tables, registry)
+    except ConfigError as error:
+        raise ConfigError(f"{file}: {error}") from None
+
+
+def _registry() -> Registry:
+    """Loaded plugins; problems are warnings, the rest still works."""
+    from sipml_core.plugins import load
+
+    registry = load()
+    for problem in registry.problems:
+        click.echo(f"sipml: warning: {problem}", err=True)
+    return registry
+
+
+@main.command()
+@experiment_options
+@click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/<title>.")
+@click.option(
+    "--max-wall",
+    type=click.FloatRange(min=0, min_open=True),
+    metavar="SECONDS",
+    help="Give up after so long.",
+)
+@answers
+def run(
+    file: Path, overrides: tuple[str, ...], seed: int | None, out: Path | None, max_wall: float | None
+) -> None:
+    """Simulate every workload of FILE on every interconnect and compare them.
+
+    Prints a table for each workload and writes result.json, summary.csv and experiment.toml (the
+    exact configuration, which repeats the run) to the results folder.
+    """
+    from rich.console import Console
+
+    from sipml_core.report.files import prepare_folder, write_result
+    from sipml_core.report.tables import footnotes, result_tables
+    from sipml_core.runner import run_experiment
+
+    registry, experiment = _open(file, overrides, seed)
+    folder = out or Path("results") / experiment.title
+    prepare_folder(folder)
+    registry.manager.hook.sipml_run_started(experiment=experiment)
+    with _progress() as progress:
+        result = run_experiment(experiment, max_wall_s=max_wall, progress=progress)
+    registry.manager.hook.sipml_run_finished(result=result)
+    files = write_result(result, folder)
+    console = _console()
+    for table in result_tables(result):
+        console.print(table)
+    for line in footnotes(result):
+        console.print(line, style="dim", highlight=False)
+    Console(stderr=True).print(
+        f"wrote {', '.join(str(path) for path in files)}", highlight=False, soft_wrap=True
+    )
+
+
+@main.command()
+@experiment_options
+@answers
+def validate(file: Path, overrides: tuple[str, ...], seed: int | None) -> None:
+    """Check FILE without simulating: what it accepts, `run` will run.
+
+    Every workload is cut and placed, memory is checked, every route is looked up and, on one-shot
+    circuit networks, the circuits are planned.
+    """
+    from sipml_core.runner import check_experiment
+
+    _, experiment = _open(file, overrides, seed)
+    for line in check_experiment(experiment):
+        click.echo(line)
+    click.echo(f"{file} is valid")
+
+
+@main.command()
+@click.argument("name", required=False)
+@answers
+def plugins(name: str | None) -> None:
+    """List what is installed, or show the options of NAME with units and defaults."""
+    from sipml_core.report.offers import offer_page, offers_table
+
+    registry = _registry()
+    _console().print(offers_table(registry) if name is None else offer_page(registry, name))
+
+
+def _console() -> Any:
+    """stdout: as wide as the terminal, and wide enough for the tables where there is none."""
+    from rich.console import Console
+
+    console = Console()
+    return console if console.is_terminal else Console(width=140)
+
+
+def _progress() -> Any:
+    """A progress bar on stderr; silent when stderr is no terminal."""
+    from sipml_core.report.progress import progress_bar
+
+    return progress_bar()

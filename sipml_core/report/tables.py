@@ -1,0 +1,57 @@
+"""Results as tables for a terminal."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from rich.table import Table
+
+from sipml_core.model.results import CaseResult, Result
+from sipml_core.units import format_bytes, format_us
+
+_COLUMNS = (
+    "interconnect", "mp x dp", "iteration", "compute", "exposed", "dark", "idle", "sent / GPU", "to accuracy", "speed-up",
+)  # fmt: skip
+
+
+def result_tables(result: Result) -> Iterable[Table]:
+    """One table for each workload."""
+    for workload in dict.fromkeys(case.workload for case in result.cases):
+        rows = [case for case in result.cases if case.workload == workload]
+        yield _workload_table(workload, rows, result.baseline)
+
+
+def _workload_table(workload: str, rows: list[CaseResult], baseline: str) -> Table:
+    batch, gpus = rows[0].global_batch, rows[0].gpus
+    table = Table(title=f"{workload}: {gpus} GPUs, global batch {batch}", title_justify="left")
+    for i, column in enumerate(_COLUMNS):
+        table.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*_cells(row, baseline))
+    return table
+
+
+def _cells(row: CaseResult, baseline: str) -> list[str]:
+    marked = "*" if row.extrapolated else ""
+    return [
+        row.topology,
+        f"{row.mp} x {row.dp}",
+        format_us(row.iteration_us),
+        format_us(row.compute_us),
+        format_us(row.exposed_us),
+        format_us(row.dark_us),
+        format_us(row.idle_us),
+        format_bytes(row.network_bytes / row.gpus),
+        format_us(row.time_to_accuracy_s * 1e6) + marked,
+        "baseline" if row.topology == baseline else f"{row.speedup:.2f}x",
+    ]
+
+
+def footnotes(result: Result) -> list[str]:
+    """What a reader must know beside the tables."""
+    lines = []
+    for case in result.cases:
+        lines += [f"{case.workload} on {case.topology}: {note}" for note in case.notes]
+    if any(case.extrapolated for case in result.cases):
+        lines.append("* the batch lies outside the measured convergence data: extrapolated")
+    return list(dict.fromkeys(lines))
