@@ -10,7 +10,8 @@ from sipml_core.model.results import CaseResult, Result
 from sipml_core.units import format_bytes, format_us
 
 _COLUMNS = (
-    "interconnect", "mp x dp", "iteration", "compute", "exposed", "dark", "idle", "sent / GPU", "to accuracy", "speed-up",
+    "interconnect", "mp x dp", "iteration", "compute", "exposed", "dark", "idle",
+    "sent / GPU", "to accuracy", "speed-up",
 )  # fmt: skip
 
 
