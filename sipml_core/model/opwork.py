@@ -36,14 +36,13 @@ def op_work(graph: OpGraph, op: Op, split_dim: str | None = None, parts: int = 1
     """The work of one of `parts` slices of `op` along `split_dim` (None: the whole op).
 
     FLOPs are proportional to the iterations of the slice; bytes are those of the regions it reads
-    and writes, each once. An op whose operands do not follow `split_dim` (an optimizer op cut
-    along samples) is repeated whole in every part.
+    and writes, each once.
 
     An optimizer op also reads and writes its state and writes its parameter, although the graph
     gives it no operand for them. A lookup reads from its table no more than it writes.
     """
     ranges = op.part_ranges(split_dim, parts, part)
-    share = _share(op, split_dim, ranges)
+    share = 1.0 if split_dim is None else _extent(ranges[split_dim]) / op.dims[split_dim]
     sample_dim = next((dim for dim, split in op.splits.items() if split is Split.SAMPLE), None)
     by_sample = split_dim is not None and split_dim == sample_dim
     written = _elements(graph, op.writes, ranges)
@@ -68,15 +67,8 @@ def region_elements(graph: OpGraph, operand: Operand, ranges: Mapping[str, tuple
     return math.prod(max(hi - lo, 0) for lo, hi in box)
 
 
-def _share(op: Op, split_dim: str | None, ranges: Mapping[str, tuple[int, int]]) -> float:
-    if split_dim is None or not _follows(op, split_dim):
-        return 1.0
-    start, stop = ranges[split_dim]
-    return (stop - start) / op.dims[split_dim]
-
-
-def _follows(op: Op, dim: str) -> bool:
-    return any(axis.dim == dim for operand in (*op.reads, *op.writes) for axis in operand.axes)
+def _extent(interval: tuple[int, int]) -> int:
+    return interval[1] - interval[0]
 
 
 def _memory_bytes(graph: OpGraph, op: Op, ranges: Mapping[str, tuple[int, int]]) -> float:

@@ -1,0 +1,143 @@
+"""Writes the forward half of a training step, op by op; `backward.training_step` adds the rest."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import attrs
+
+from sipml_core.errors import ConfigError
+from sipml_core.model.opgraph import Axis, Op, Operand, Phase, Role, Split, Tensor
+from sipml_core.model.precision import Precision, precision
+
+#: One axis of an operand: a dimension of the op, "*" for the whole axis, or an `Axis`.
+AxisSpec = str | Axis
+#: Axes of an operand: "n s h", or a sequence where an axis needs an `Axis`.
+Axes = str | Sequence[AxisSpec]
+
+
+@attrs.frozen(kw_only=True)
+class Forward:
+    """A forward op, and what its gradients need."""
+
+    op: Op
+    #: Inputs that are multiplied: the gradient of one reads the others, at the op's FLOPs each.
+    factors: tuple[str, ...]
+    #: Tensors every gradient of this op reads besides.
+    saved: tuple[str, ...]
+    #: Inputs whose gradient is the output's gradient itself (an addition): no kernel.
+    passes: tuple[str, ...]
+    #: Outputs that carry no gradient: masks, indices, statistics.
+    kept: tuple[str, ...]
+
+
+class GraphBuilder:
+    """Collects tensors and forward ops of one model for a batch of `samples`.
+
+    Parameters
+    ----------
+    name, samples
+        Of the graph.
+    precision_name
+        A key of `PRECISIONS`: element sizes by role.
+    """
+
+    def __init__(self, name: str, samples: int, precision_name: str) -> None:
+        if samples < 1:
+            raise ConfigError(f"{name}: samples must be at least 1, got {samples}")
+        self.name = name
+        self.samples = samples
+        self.precision: Precision = precision(precision_name)
+        self.tensors: dict[str, Tensor] = {}
+        self.forwards: list[Forward] = []
+
+    def input(self, name: str, shape: tuple[int, ...], element_bytes: int | None = None) -> str:
+        """What the data loader brings; it has no gradient."""
+        return self.add(name, shape, Role.INPUT, element_bytes or self.precision.activation_bytes)
+
+    def parameter(self, name: str, shape: tuple[int, ...]) -> str:
+        """A trained tensor."""
+        return self.add(name, shape, Role.PARAMETER, self.precision.parameter_bytes)
+
+    def add(
+        self,
+        name: str,
+        shape: tuple[int, ...],
+        role: Role,
+        element_bytes: int,
+        parameter: str | None = None,
+    ) -> str:
+        """A tensor of any role; returns its name."""
+        if name in self.tensors:
+            raise ConfigError(f"{self.name}: tensor {name!r} is defined twice")
+        self.tensors[name] = Tensor(
+            name=name, shape=shape, role=role, element_bytes=element_bytes, parameter=parameter
+        )
+        return name
+
+    def op(
+        self,
+        name: str,
+        kind: str,
+        dims: Mapping[str, int],
+        splits: Mapping[str, Split],
+        *,
+        flops: float,
+        reads: Mapping[str, Axes],
+        writes: Mapping[str, str],
+        factors: Sequence[str] = (),
+        saved: Sequence[str] = (),
+        passes: Sequence[str] = (),
+        kept: Mapping[str, int] | None = None,
+    ) -> None:
+        """A forward op.
+
+        Parameters
+        ----------
+        dims, splits, flops
+            As in `Op`.
+        reads
+            Existing tensors, with their axes in terms of `dims`.
+        writes
+            New activations: the dimensions of each, which give its shape.
+        factors, saved, passes
+            As in `Forward`. `saved` may name tensors read or written here.
+        kept
+            Written tensors that carry no gradient, with the bytes of one element.
+        """
+        kept = kept or {}
+        for tensor, axes in writes.items():
+            shape = tuple(dims[axis] for axis in axes.split())
+            self.add(tensor, shape, Role.ACTIVATION, kept.get(tensor, self.precision.activation_bytes))
+        self.forwards.append(
+            Forward(
+                op=Op(
+                    name=name,
+                    kind=kind,
+                    phase=Phase.FORWARD,
+                    dims=dims,
+                    splits=splits,
+                    flops=flops,
+                    reads=tuple(operand(tensor, axes) for tensor, axes in reads.items()),
+                    writes=tuple(operand(tensor, axes) for tensor, axes in writes.items()),
+                ),
+                factors=tuple(factors),
+                saved=tuple(saved),
+                passes=tuple(passes),
+                kept=tuple(kept),
+            )
+        )
+
+    def shape(self, tensor: str) -> tuple[int, ...]:
+        return self.tensors[tensor].shape
+
+
+def operand(tensor: str, axes: Axes) -> Operand:
+    """An operand from the short form of its axes."""
+    return Operand(tensor, tuple(_axis(axis) for axis in (axes.split() if isinstance(axes, str) else axes)))
+
+
+def _axis(axis: AxisSpec) -> Axis:
+    if isinstance(axis, Axis):
+        return axis
+    return Axis(None) if axis == "*" else Axis(axis)

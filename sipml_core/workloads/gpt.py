@@ -1,0 +1,102 @@
+"""GPT: a decoder-only Transformer (Radford et al. 2019), and the paper's Megatron preset."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from sipml_core.checks import at_least
+from sipml_core.errors import ConfigError
+from sipml_core.interfaces import Convergence, Workload
+from sipml_core.model.opgraph import OpGraph
+from sipml_core.options import option
+from sipml_core.workloads import layers
+from sipml_core.workloads.backward import training_step
+from sipml_core.workloads.builder import GraphBuilder
+from sipml_core.workloads.convergence import curve_option, load_curve
+
+
+def check_heads(options: Any, attribute: Any, heads: int) -> None:
+    """Validator: heads divide the hidden size."""
+    at_least(1)(options, attribute, heads)
+    if options.hidden % heads:
+        raise ConfigError(
+            f"{attribute.name} must divide hidden = {options.hidden}, got {heads}; "
+            f"nearest: {_nearest_divisor(options.hidden, heads)}"
+        )
+
+
+def _nearest_divisor(hidden: int, heads: int) -> int:
+    return min((d for d in range(1, hidden + 1) if hidden % d == 0), key=lambda d: abs(d - heads))
+
+
+class Gpt(Workload):
+    """Pre-norm decoder layers, learned positions, output projection tied to the embedding."""
+
+    name = "gpt"
+    summary = "decoder-only Transformer by layers, hidden size, heads, sequence and vocabulary"
+    default_global_batch = 512
+    #: Batch and steps of the paper's curve (PAPER, section 6).
+    paper_anchor = (1024, 240_000.0)
+    measured = "gpt3_175b"
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        """Defaults: GPT-2 medium (Radford et al. 2019, table 2) with sequence 1024."""
+
+        layers: int = option(24, doc="decoder layers", validator=at_least(1))
+        hidden: int = option(1024, doc="features of a token", validator=at_least(1))
+        heads: int = option(16, doc="attention heads; must divide hidden", validator=check_heads)
+        sequence: int = option(1024, doc="tokens of a sample", unit="tokens", validator=at_least(1))
+        vocabulary: int = option(50257, doc="tokens of the vocabulary", validator=at_least(2))
+        curve: str = curve_option("gpt3_175b")
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        self._curve = load_curve(options.curve, measured=self.measured, anchor=self.paper_anchor)
+
+    def graph(self, samples: int, precision: str) -> OpGraph:
+        """See `Workload.graph`."""
+        o = self.options
+        b = GraphBuilder(self.name, samples, precision)
+        ids = b.input("tokens", (samples, o.sequence), layers.INDEX_BYTES)
+        table = b.parameter("embedding.weight", (o.vocabulary, o.hidden))
+        x = layers.embed(b, "embedding", ids, table)
+        x = layers.add_positions(b, "positions", x, learned=True)
+        for layer in range(o.layers):
+            x = _decoder_layer(b, f"layer{layer}", x, o.heads)
+        x = layers.layer_norm(b, "final_norm", x)
+        layers.vocabulary_loss(b, "loss", x, table)
+        return training_step(b)
+
+    def convergence(self, global_batch: int) -> Convergence:
+        """See `Workload.convergence`."""
+        return self._curve.at(global_batch)
+
+
+def _decoder_layer(b: GraphBuilder, name: str, x: str, heads: int) -> str:
+    attended = layers.self_attention(b, f"{name}.attention", layers.layer_norm(b, f"{name}.norm1", x), heads)
+    x = layers.dropout_add(b, f"{name}.residual1", attended, x)
+    normed = layers.layer_norm(b, f"{name}.norm2", x)
+    mixed = layers.feed_forward(b, f"{name}.mlp", normed, 4 * b.shape(x)[2], "gelu")
+    return layers.dropout_add(b, f"{name}.residual2", mixed, x)
+
+
+class Megatron(Gpt):
+    """The paper's third model (PAPER, section 6): 18.4 billion parameters."""
+
+    name = "megatron"
+    summary = "GPT of 18 billion parameters (hidden 6144, 40 layers, 48 heads, sequence 2048)"
+    default_global_batch = 1024
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        """The preset; any of its values may be changed."""
+
+        layers: int = option(40, doc="decoder layers", validator=at_least(1))
+        hidden: int = option(6144, doc="features of a token", validator=at_least(1))
+        heads: int = option(48, doc="attention heads; must divide hidden", validator=check_heads)
+        sequence: int = option(2048, doc="tokens of a sample", unit="tokens", validator=at_least(1))
+        vocabulary: int = option(51200, doc="tokens of the vocabulary", validator=at_least(2))
+        curve: str = curve_option("paper")
