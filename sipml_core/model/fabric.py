@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from functools import cached_property
+from typing import Any
 
 import attrs
 import numpy as np
@@ -82,6 +83,50 @@ class Fabric:
             )
         if self.order is not None and sorted(self.order.tolist()) != list(range(self.gpus)):
             raise ConfigError(f"order must be a permutation of 0..{self.gpus - 1}")
+
+    @classmethod
+    def from_networkx(
+        cls,
+        graph: Any,
+        *,
+        routing: str = "ecmp",
+        gpus_forward: bool = True,
+        port_gbps: float | None = None,
+        **properties: Any,
+    ) -> Fabric:
+        """A fabric from a NetworkX graph of any of its four kinds.
+
+        Every edge needs `gbps` and may have `latency_us` (numbers, or text with a unit). An
+        undirected edge is two links, one each way, both of that capacity; parallel edges are links
+        of their own. Nodes with the attribute ``gpu=True`` are GPUs, numbered in the order of
+        ``graph.nodes``; or give each its number, ``gpu=0``, ``gpu=1``, ... Every other node is a
+        switch. Routes have the fewest links; they are found when first asked for.
+
+        Parameters
+        ----------
+        routing
+            "ecmp": at each node, a hash of the pair picks one of the equally good links, so a pair
+            keeps one path and the pairs spread. "shortest": always the first such link.
+        gpus_forward
+            False: routes pass through switches only, never through a third GPU.
+        port_gbps
+            What one GPU sends, and receives, at most over all its edges together; None: the edges
+            alone limit it. A port that limits counts as a link of the route. [Gbps]
+        properties
+            Other fields of `Fabric`, such as `server_gpus`, `order`, `notes`.
+
+        Raises
+        ------
+        ConfigError
+            No GPU, GPUs misnumbered, an edge without a positive capacity, a disconnected graph.
+        InfeasibleError
+            When routes are asked for: a pair's shortest path has more than MAX_HOPS links.
+        """
+        from sipml_core.model.graph_fabric import fabric_from_graph
+
+        return fabric_from_graph(
+            graph, routing=routing, gpus_forward=gpus_forward, port_gbps=port_gbps, **properties
+        )
 
     @cached_property
     def fixed_links(self) -> int:
