@@ -5,8 +5,47 @@ Useful alone, and the source of the reconfiguration time that a ring of silicon-
 """
 
 from hwsim.bank import RingBank
+from hwsim.budget import LinkBudget
 from hwsim.design import ControlLaw, RingDesign
 from hwsim.errors import HwsimError
+from hwsim.eventlog import Event, EventLog
+from hwsim.faults import AmbientRamp, DeadHeater, MissingLine, StuckRing
 from hwsim.grid import GRIDS, WdmGrid
+from hwsim.lanes import LinkTiming, State
+from hwsim.phy import TeraPhy, advance_together
+from hwsim.retune import (
+    RetuneBench,
+    RetuneStages,
+    RetuneTrace,
+    hop_between_ghz,
+    retune_stages,
+    retune_time_us,
+    retune_trace,
+)
 
-__all__ = ["GRIDS", "ControlLaw", "HwsimError", "RingBank", "RingDesign", "WdmGrid"]
+__all__ = [
+    "GRIDS",
+    "AmbientRamp",
+    "ControlLaw",
+    "DeadHeater",
+    "Event",
+    "EventLog",
+    "HwsimError",
+    "LinkBudget",
+    "LinkTiming",
+    "MissingLine",
+    "RetuneBench",
+    "RetuneStages",
+    "RetuneTrace",
+    "RingBank",
+    "RingDesign",
+    "State",
+    "StuckRing",
+    "TeraPhy",
+    "WdmGrid",
+    "advance_together",
+    "hop_between_ghz",
+    "retune_stages",
+    "retune_time_us",
+    "retune_trace",
+]

@@ -1,0 +1,107 @@
+"""The life of a wavelength: DARK, TUNING, LOCKING, CDR, UP."""
+
+from enum import IntEnum
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from hwsim.errors import field_of
+
+__all__ = ["Lanes", "LinkTiming", "State"]
+
+Mask = NDArray[np.bool_]
+
+
+class State(IntEnum):
+    """Where a wavelength stands."""
+
+    #: No line asked for; the ring is parked between lines.
+    DARK = 0
+    #: A line is asked for and the ring is not within tolerance of it.
+    TUNING = 1
+    #: Within tolerance, which must hold for `LinkTiming.lock_us`.
+    LOCKING = 2
+    #: Held; light and margin must be there, and a receiver recovers clock and data.
+    CDR = 3
+    #: Bits pass.
+    UP = 4
+
+
+@attrs.frozen(kw_only=True)
+class LinkTiming:
+    """Times that are not physics of the ring. All are assumptions, none is fitted to the paper's 25 us."""
+
+    #: From the decision to new heater powers: a controller that writes them every microsecond. [us]
+    control_us: float = attrs.field(default=1.0, validator=field_of(at_least=0.0))
+    #: How long a ring must stay within tolerance: two more samples at 1 us. [us]
+    lock_us: float = attrs.field(default=2.0, validator=field_of(at_least=0.0))
+    #: Clock and data recovery, with the clock forwarded. [us] The receivers of Mordia took 8.7 us.
+    cdr_us: float = attrs.field(default=1.0, validator=field_of(at_least=0.0))
+    #: Word alignment across a macro once its wavelengths are up. [us]
+    align_us: float = attrs.field(default=0.5, validator=field_of(at_least=0.0))
+
+    def ticks(self, stage: str, step_us: float) -> int:
+        """Whole steps that `stage` takes; a part of a step counts as one."""
+        return int(np.ceil(getattr(self, f"{stage}_us") / step_us - 1e-9))
+
+
+class Lanes:
+    """State machines of many wavelengths, moved together once for each step of the rings.
+
+    Parameters
+    ----------
+    recovers : [lanes] of bool
+        Which lanes are receivers, and so spend `timing.cdr_us` in CDR. A transmitter passes it in no time.
+    """
+
+    def __init__(self, *, recovers: Mask, timing: LinkTiming, step_us: float) -> None:
+        self.state = np.full(recovers.shape, State.DARK, dtype=np.int8)
+        self._lock_ticks = timing.ticks("lock", step_us)
+        self._cdr_ticks = np.where(recovers, timing.ticks("cdr", step_us), 0)
+        #: Whether the heaters have heard of the line that was asked for last. [lanes]
+        self.heard = np.zeros(recovers.shape, dtype=bool)
+        self._since = np.zeros(recovers.shape, dtype=np.int64)
+        self._tick = 0
+
+    def command(self, lanes: Mask) -> None:
+        """A line is asked for; heaters have not heard of it yet."""
+        self._move(lanes, State.TUNING)
+        self.heard[lanes] = False
+
+    def written(self, lanes: Mask) -> None:
+        """The heaters have heard, so that from now on a lock is a lock on the new line."""
+        self.heard[lanes] = True
+        self._since[lanes] = self._tick
+
+    def darken(self, lanes: Mask) -> None:
+        """No line is wanted."""
+        self._move(lanes, State.DARK)
+
+    @property
+    def ticks_in_state(self) -> NDArray[np.int64]:
+        """Steps since each lane entered its state; in TUNING, since its heater heard. [lanes]"""
+        return self._tick - self._since
+
+    def step(self, *, locked: Mask, clear: Mask) -> None:
+        """One step later.
+
+        Parameters
+        ----------
+        locked : [lanes] of bool
+            The ring is within tolerance.
+        clear : [lanes] of bool
+            Light arrives, with margin.
+        """
+        self._tick += 1
+        state = self.state
+        self._move((state > State.TUNING) & ~locked, State.TUNING)
+        self._move((state == State.TUNING) & self.heard & locked, State.LOCKING)
+        self._move((state == State.LOCKING) & (self.ticks_in_state >= self._lock_ticks), State.CDR)
+        self._move((state == State.UP) & ~clear, State.CDR)
+        self._since[(state == State.CDR) & ~clear] = self._tick
+        self._move((state == State.CDR) & clear & (self.ticks_in_state >= self._cdr_ticks), State.UP)
+
+    def _move(self, lanes: Mask, state: State) -> None:
+        self.state[lanes] = state
+        self._since[lanes] = self._tick

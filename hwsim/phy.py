@@ -1,0 +1,390 @@
+"""A TeraPHY-like port: macros of wavelengths, each with a transmitting and a receiving ring.
+
+Arrays are [2, macros, wavelengths] with the side first, 0 = tx and 1 = rx.
+"""
+
+from collections import deque
+from typing import Protocol
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from hwsim.align import WordAlignment
+from hwsim.bank import RingBank
+from hwsim.budget import LinkBudget, port_drop, receiver_margin_db
+from hwsim.design import ControlLaw, RingDesign
+from hwsim.errors import HwsimError, check, choice, whole
+from hwsim.eventlog import EventLog
+from hwsim.faults import SIDES
+from hwsim.grid import WdmGrid, grid_named
+from hwsim.lanes import Lanes, LinkTiming, State
+
+__all__ = ["FIBRE_NS_PER_M", "Fault", "TeraPhy", "advance_together"]
+
+FloatArray = NDArray[np.float64]
+Mask = NDArray[np.bool_]
+
+#: Light in fibre, group index 1.468. [ns/m]
+FIBRE_NS_PER_M = 4.9
+#: Through one chiplet without the fibre, as its vendor states. [ns]
+CHIPLET_NS = 10.0
+TX, RX = range(2)
+
+
+class Fault(Protocol):
+    """Anything that can strike a port; see `hwsim.faults`."""
+
+    def strike(self, port: "TeraPhy") -> str: ...
+
+
+class TeraPhy:
+    """One optical port of a chiplet, made settled: every ring parked half a spacing above its own line.
+
+    Parameters
+    ----------
+    macros, wavelengths : int
+        Macros of the port, and wavelengths (slots) of a macro; 10 x 8 as the 2 Tbps TeraPHY of the paper.
+    grid : str or WdmGrid
+        The laser's lines; at least as many as wavelengths.
+    rate_gbps : float
+        Data rate of one wavelength. [Gbps]
+    fibre_m : float
+        Fibre from the far end. [m]
+    pj_per_bit : float
+        Energy of everything but the heaters, for each bit received. [pJ/bit] About 5: OFC'21.
+    design, control, timing, budget
+        Rings, their control, the times of the link, its power budget.
+    seed : int
+        Seed of the manufacturing offsets.
+    step_us : float
+        Step of the emulation. [us]
+
+    Notes
+    -----
+    Without `connect` the far end is this port's twin: it does what this port does when this port does it.
+    """
+
+    def __init__(
+        self,
+        *,
+        macros: int = 10,
+        wavelengths: int = 8,
+        grid: str | WdmGrid = "cw-wdm-9nm-8x200",
+        rate_gbps: float = 25.0,
+        fibre_m: float = 10.0,
+        pj_per_bit: float = 5.0,
+        design: RingDesign | None = None,
+        control: ControlLaw | None = None,
+        timing: LinkTiming | None = None,
+        budget: LinkBudget | None = None,
+        seed: int = 0,
+        step_us: float = 1.0,
+    ) -> None:
+        self.macros = whole("macros", macros, at_least=1)
+        self.grid = grid_named(grid)
+        self.wavelengths = whole("wavelengths", wavelengths, at_least=1, at_most=self.grid.lines)
+        self.rate_gbps = float(check("rate_gbps", rate_gbps, above=0.0))
+        self.fibre_m = float(check("fibre_m", fibre_m, at_least=0.0))
+        self.pj_per_bit = float(check("pj_per_bit", pj_per_bit, at_least=0.0))
+        self.timing = timing if timing is not None else LinkTiming()
+        self.budget = budget if budget is not None else LinkBudget()
+        self.shape = (2, self.macros, self.wavelengths)
+        self.bank = RingBank(
+            rings=2 * self.macros * self.wavelengths,
+            rings_per_port=self.wavelengths,
+            grid=self.grid,
+            design=design,
+            control=control,
+            seed=seed,
+            step_us=step_us,
+        )
+        self.step_us = self.bank.step_us
+        self.log = EventLog()
+        #: Energy of the bits received, without the heaters. [nJ]
+        self.link_energy_nj = 0.0
+
+        self._line = np.broadcast_to(np.arange(self.wavelengths), self.shape).copy()
+        self._wanted = np.zeros(self.shape, dtype=bool)
+        self._write_tick = np.zeros(self.shape, dtype=np.int64)
+        self._tick = 0
+        self._laser_on = np.ones(self.grid.lines, dtype=bool)
+        self._waits = np.full(self.shape, "", dtype=object)
+        recovers = np.zeros(self.shape, dtype=bool)
+        recovers[RX] = True
+        self._lanes = Lanes(recovers=recovers, timing=self.timing, step_us=self.step_us)
+        self._far: TeraPhy = self
+        fibre_ticks = round(FIBRE_NS_PER_M * 1e-3 * self.fibre_m / self.step_us)
+        dark = np.zeros((self.macros, self.grid.lines), dtype=bool)
+        self._in_fibre = deque([dark] * (fibre_ticks + 1), maxlen=fibre_ticks + 1)
+        self._words = WordAlignment(shape=self.shape[1:], ticks=self.timing.ticks("align", self.step_us))
+        self._warm_up()
+
+    def _warm_up(self) -> None:
+        self._park(np.ones(self.shape, dtype=bool))
+        longest_us = float(np.max(self.bank.design.tau_us))
+        self.bank.advance(np.ceil(60.0 * longest_us / self.step_us) * self.step_us)
+        self._energy_at_start_nj = self.bank.energy_nj.sum()
+
+    @property
+    def time_us(self) -> float:
+        """Time since the port was made. [us]"""
+        return self._tick * self.step_us
+
+    @property
+    def state(self) -> NDArray[np.int8]:
+        """`State` of each wavelength. [2, macros, wavelengths]"""
+        return self._lanes.state.copy()
+
+    def connect(self, far: "TeraPhy") -> None:
+        """Join this port and `far` by a pair of fibres; from now on step them with `advance_together`."""
+        if (far.macros, far.grid, far.step_us) != (self.macros, self.grid, self.step_us):
+            raise HwsimError(
+                f"far must have {self.macros} macros on {self.grid.name} and steps of {self.step_us:g} us, "
+                f"got {far.macros} on {far.grid.name} and {far.step_us:g} us"
+            )
+        self._far, far._far = far, self
+
+    def tune(self, lines: ArrayLike | None = None, *, where: ArrayLike | None = None) -> None:
+        """Ask for lines, on the transmitting and the receiving ring of each slot alike.
+
+        Parameters
+        ----------
+        lines : [macros, wavelengths] of int, or what broadcasts to it, optional
+            Line of each slot; slot k on line k by default.
+        where : [macros, wavelengths] of bool, or what broadcasts to it, optional
+            Which slots; all of them by default. The others, and those already on their lines, carry on.
+        """
+        slots = self._slots(where)
+        asked = np.asarray(np.arange(self.wavelengths) if lines is None else lines)
+        if asked.dtype.kind not in "iu" or asked.size == 0:
+            raise HwsimError(f"lines must be whole numbers, got {lines!r}")
+        if asked.min() < 0 or asked.max() >= self.grid.lines:
+            wrong = asked[(asked < 0) | (asked >= self.grid.lines)][0]
+            raise HwsimError(f"lines must be at least 0 and at most {self.grid.lines - 1}, got {wrong}")
+        try:
+            asked = np.broadcast_to(asked, self.shape[1:])
+        except ValueError:
+            raise HwsimError(f"lines must have the shape {self.shape[1:]}, got {asked.shape}") from None
+        line = np.where(slots, asked, self._line[TX])
+        self._check_distinct(line, slots | self._wanted[TX])
+        moved = slots & ((line != self._line[TX]) | ~self._wanted[TX])
+        self._line[:] = line
+        self._command(np.broadcast_to(moved, self.shape))
+
+    def _check_distinct(self, line: NDArray[np.int64], wanted: Mask) -> None:
+        for macro in range(self.macros):
+            used = line[macro][wanted[macro]]
+            values, counts = np.unique(used, return_counts=True)
+            if (counts > 1).any():
+                raise HwsimError(
+                    f"lines must differ within a macro, got line {values[counts > 1][0]} "
+                    f"twice in macro {macro}"
+                )
+
+    def darken(self, *, where: ArrayLike | None = None) -> None:
+        """Give up slots: their rings park half a spacing above their lines."""
+        slots = np.broadcast_to(self._slots(where), self.shape)
+        before = self._lanes.state.copy()
+        self._lanes.darken(slots)
+        self._wanted[slots] = False
+        self._waits[slots] = ""
+        self._park(slots)
+        self._log_moves(before)
+
+    def inject(self, fault: Fault) -> None:
+        """Let a fault strike now."""
+        self.log.add(self.time_us, "port", fault.strike(self))
+
+    def break_heater(self, side: str, macro: int, slot: int, state: str) -> None:
+        """Put one heater in one of the states of `RingBank.set_heater`."""
+        index = (
+            SIDES.index(choice("side", side, SIDES)),
+            whole("macro", macro, at_least=0, at_most=self.macros - 1),
+            whole("slot", slot, at_least=0, at_most=self.wavelengths - 1),
+        )
+        self.bank.set_heater(state, rings=[np.ravel_multi_index(index, self.shape)])
+
+    def lose_line(self, line: int) -> None:
+        """Put a laser line out."""
+        self._laser_on[whole("line", line, at_least=0, at_most=self.grid.lines - 1)] = False
+
+    def advance(self, us: float) -> None:
+        """Let `us` microseconds pass, a whole number of steps. Connected ports: `advance_together`."""
+        if self._far is not self:
+            raise HwsimError("advance must not be called on a connected port; use advance_together")
+        advance_together((self,), us)
+
+    def _slots(self, where: ArrayLike | None) -> Mask:
+        mask = np.asarray(True if where is None else where)
+        if mask.dtype != bool:
+            raise HwsimError(f"where must be a mask of slots, got {where!r}")
+        try:
+            return np.broadcast_to(mask, self.shape[1:])
+        except ValueError:
+            raise HwsimError(f"where must have the shape {self.shape[1:]}, got {mask.shape}") from None
+
+    def _command(self, rings: Mask) -> None:
+        before = self._lanes.state.copy()
+        self._lanes.command(rings)
+        self._wanted[rings] = True
+        self._words.group(rings[RX])
+        self._waits[rings] = ""
+        self._write_tick[rings] = self._tick + self.timing.ticks("control", self.step_us)
+        self._log_moves(before)
+
+    def _park(self, rings: Mask) -> None:
+        flat = np.flatnonzero(rings)
+        self.bank.tune_ghz(
+            self.grid.line_ghz[self._line.ravel()[flat]] + 0.5 * self.grid.spacing_ghz, rings=flat
+        )
+
+    def _write_heaters(self) -> None:
+        rings = self._wanted & ~self._lanes.heard & (self._write_tick <= self._tick)
+        flat = np.flatnonzero(rings)
+        if flat.size:
+            self.bank.tune(self._line.ravel()[flat], rings=flat)
+            self._lanes.written(rings)
+
+    def _step_rings(self) -> None:
+        self._write_heaters()
+        self.bank.advance(self.step_us)
+        self._tick += 1
+        sent = np.zeros((self.macros, self.grid.lines), dtype=bool)
+        macro, slot = np.nonzero(self._lanes.state[TX] == State.UP)
+        sent[macro, self._line[TX, macro, slot]] = True
+        self._in_fibre.append(sent & self._laser_on)
+
+    def _step_lanes(self) -> None:
+        before = self._lanes.state.copy()
+        light = self._light()
+        margin_db = self.margin_db
+        self.bank.set_light(light.ravel(), rings=np.arange(self.bank.rings))
+        clear = light.copy()
+        clear[RX] &= margin_db > 0.0
+        self._lanes.step(locked=self.bank.locked.reshape(self.shape), clear=clear)
+        self._log_moves(before)
+        self._explain(light, margin_db)
+        self._align()
+        self.link_energy_nj += self.capacity_gbps * self.step_us * self.pj_per_bit
+
+    def _arriving(self) -> Mask:
+        """Lines that carry light on the receiving bus of each macro. [macros, lines]"""
+        return self._far._in_fibre[0]
+
+    def _light(self) -> Mask:
+        """Whether light of its line reaches each ring. [2, macros, wavelengths]"""
+        light = np.empty(self.shape, dtype=bool)
+        light[TX] = self._laser_on[self._line[TX]]
+        light[RX] = np.take_along_axis(self._arriving(), self._line[RX], axis=1)
+        return light
+
+    def _explain(self, light: Mask, margin_db: FloatArray) -> None:
+        """Find out why wavelengths wait, and log what is new."""
+        state = self._lanes.state
+        reachable = self.bank.reachable.reshape(self.shape)
+        late = self._lanes.ticks_in_state * self.step_us > 20.0 * float(np.max(self.bank.design.tau_us))
+        off_ghz = self.bank.detuning_ghz.reshape(self.shape)
+        waits = np.full(self.shape, "", dtype=object)
+        for ring in zip(*np.nonzero((state == State.TUNING) & self._lanes.heard), strict=True):
+            if not reachable[ring]:
+                waits[ring] = "no heater power reaches the line"
+            elif late[ring]:
+                waits[ring] = "the ring does not reach its line"
+        for ring in zip(*np.nonzero(state == State.CDR), strict=True):
+            if not light[ring]:
+                waits[ring] = f"no light on line {self._line[ring]}"
+            elif ring[0] == RX and margin_db[ring[1:]] <= 0.0:
+                waits[ring] = "negative margin"
+        for ring in zip(*np.nonzero((waits != self._waits) & (waits != "")), strict=True):
+            note = f", {off_ghz[ring]:+.1f} GHz off" if state[ring] == State.TUNING else ""
+            if waits[ring] == "negative margin":
+                note = f", {margin_db[ring[1:]]:.1f} dB"
+            self.log.add(self.time_us, self._name(ring), f"waits: {waits[ring]}{note}")
+        self._waits = waits
+
+    def _align(self) -> None:
+        before = self._words.aligned.copy()
+        up = self._lanes.state[RX] == State.UP
+        coming = self._wanted[RX] & ~up & (self._waits[RX] == "")
+        self._words.step(up=up, coming=coming)
+        for macro in np.flatnonzero((self._words.aligned & ~before).any(axis=1)):
+            lanes = int(self._words.aligned[macro].sum())
+            self.log.add(
+                self.time_us, f"rx {macro}", f"aligned: {lanes} wavelengths, {lanes * self.rate_gbps:g} Gbps"
+            )
+
+    def _name(self, ring: tuple[int, ...]) -> str:
+        return f"{SIDES[ring[0]]} {ring[1]}.{ring[2]}"
+
+    def _log_moves(self, before: NDArray[np.int8]) -> None:
+        after = self._lanes.state
+        for ring in zip(*np.nonzero(after != before), strict=True):
+            move = f"{State(before[ring]).name} -> {State(after[ring]).name}"
+            self.log.add(self.time_us, self._name(ring), move)
+
+    def _receive(self) -> tuple[FloatArray, FloatArray]:
+        resonance, fsr, fwhm = (
+            values.reshape(self.shape)[RX]
+            for values in (self.bank.resonance_ghz, self.bank.fsr_ghz, self.bank.fwhm_ghz)
+        )
+        peak = self.bank.design.each("peak_drop", self.bank.rings).reshape(self.shape)[RX]
+        dropped = port_drop(resonance, self.grid.line_ghz, fsr=fsr, fwhm=fwhm, peak=peak)
+        own = self._line[RX][..., np.newaxis] == np.arange(self.grid.lines)
+        return receiver_margin_db(
+            self.budget, dropped=dropped, own=own, lit=self._arriving(), fibre_m=self.fibre_m
+        )
+
+    @property
+    def margin_db(self) -> FloatArray:
+        """Optical power over sensitivity of each receiver, were its line lit. [macros, wavelengths] [dB]"""
+        return self._receive()[0]
+
+    @property
+    def crosstalk_penalty_db(self) -> FloatArray:
+        """What the other lit lines cost each receiver. [macros, wavelengths] [dB]"""
+        return self._receive()[1]
+
+    @property
+    def waits(self) -> NDArray[np.object_]:
+        """Why a wavelength does not come up; empty where nothing is wrong. [2, macros, wavelengths] of str"""
+        return self._waits.copy()
+
+    @property
+    def sending_gbps(self) -> float:
+        """Rate of the transmitting wavelengths that are up. [Gbps]"""
+        return float((self._lanes.state[TX] == State.UP).sum()) * self.rate_gbps
+
+    @property
+    def capacity_gbps(self) -> float:
+        """Rate of the receiving wavelengths that are up and aligned: what the port can carry. [Gbps]"""
+        return float(self._words.aligned.sum()) * self.rate_gbps
+
+    @property
+    def latency_ns(self) -> float:
+        """From the chiplet at the far end to this one: two chiplets and the fibre. [ns]"""
+        return 2.0 * CHIPLET_NS + FIBRE_NS_PER_M * self.fibre_m
+
+    @property
+    def heater_energy_nj(self) -> float:
+        """Energy that the heaters of both sides have taken since the port was made. [nJ]"""
+        return float(self.bank.energy_nj.sum()) - self._energy_at_start_nj
+
+    @property
+    def energy_nj(self) -> float:
+        """Heaters and bits. [nJ]"""
+        return self.heater_energy_nj + self.link_energy_nj
+
+
+def advance_together(ports: tuple[TeraPhy, ...], us: float) -> None:
+    """Let `us` microseconds, a whole number of steps, pass for ports that are joined by `TeraPhy.connect`."""
+    for port in ports:
+        if port._far not in ports:
+            raise HwsimError("ports must include the far end of each port")
+    steps = float(check("us", us, at_least=0.0)) / ports[0].step_us
+    if abs(steps - round(steps)) > 1e-6:
+        raise HwsimError(f"us must be a whole number of steps of {ports[0].step_us:g} us, got {us:g}")
+    for _ in range(round(steps)):
+        for port in ports:
+            port._step_rings()
+        for port in ports:
+            port._step_lanes()
