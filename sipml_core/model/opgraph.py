@@ -108,6 +108,14 @@ class Operand:
         )
 
 
+def _dims(value: Mapping[str, int]) -> Mapping[str, int]:
+    return dict(value)
+
+
+def _splits(value: Mapping[str, Split]) -> Mapping[str, Split]:
+    return dict(value)
+
+
 @attrs.frozen(kw_only=True)
 class Op:
     """One kernel-sized operation."""
@@ -117,9 +125,9 @@ class Op:
     kind: str
     phase: Phase
     #: Iteration space: dimension -> extent.
-    dims: Mapping[str, int] = attrs.field(converter=dict)
+    dims: Mapping[str, int] = attrs.field(converter=_dims)
     #: Dimensions along which the op may be divided, and what such a division is called.
-    splits: Mapping[str, Split] = attrs.field(converter=dict)
+    splits: Mapping[str, Split] = attrs.field(converter=_splits)
     #: Floating-point operations of the whole op (a multiply-add counts 2).
     flops: float = attrs.field(validator=at_least(0))
     reads: tuple[Operand, ...]

@@ -16,7 +16,7 @@ from sipml_core.interfaces import Convergence, Workload
 from sipml_core.model.opgraph import Axis, OpGraph, Split
 from sipml_core.options import option
 from sipml_core.workloads.backward import training_step
-from sipml_core.workloads.builder import GraphBuilder
+from sipml_core.workloads.builder import Axes, GraphBuilder
 from sipml_core.workloads.convergence import curve_option, load_curve
 from sipml_core.workloads.layers import INDEX_BYTES, STATISTIC_BYTES
 
@@ -91,7 +91,7 @@ def conv(b: GraphBuilder, name: str, x: str, channels: int, *, kernel: int = 1, 
     h, w = _output(height, kernel, stride), _output(width, kernel, stride)
     weight = b.parameter(f"{name}.weight", (kernel, kernel, i, channels))
     y = f"{name}.y"
-    window = ["n", _window("h", kernel, stride), _window("w", kernel, stride), "i"]
+    window: Axes = ["n", _window("h", kernel, stride), _window("w", kernel, stride), "i"]
     b.op(
         name,
         "conv",
