@@ -1,0 +1,58 @@
+"""Any network, from a file: a list of links between GPUs and switches, no Python needed."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import attrs
+
+from sipml_core.checks import one_of
+from sipml_core.errors import ConfigError
+from sipml_core.hookspecs import hookimpl
+from sipml_core.interfaces import Topology
+from sipml_core.model.cluster import Cluster
+from sipml_core.model.fabric import Fabric
+from sipml_core.options import option
+from sipml_graph.edgelist import read_graph
+
+
+class Graph(Topology):
+    """The links of the file, shortest-path routes, and the bandwidth of the cluster as each GPU's port."""
+
+    name = "graph"
+    summary = "any network of links and switches, from a CSV or TOML file"
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        file: str = option(
+            doc="a .csv with the columns from, to, gbps, latency_us (a blank gbps is the bandwidth of a "
+            "GPU) and GPUs named gpu0, gpu1, ..., or a .toml with [[edge]] and [[node]] tables; "
+            "relative to the working directory"
+        )
+        directed: bool = option(False, doc="every edge is one way; otherwise it is a link in each direction")
+        routing: str = option(
+            "ecmp", validator=one_of("ecmp", "shortest"),
+            doc="ecmp: pairs spread over the shortest paths by a hash; shortest: the first one",
+        )  # fmt: skip
+        gpus_forward: bool = option(True, doc="routes may pass through other GPUs, as in a torus")
+
+    def build(self, cluster: Cluster) -> Fabric:
+        path = Path(self.options.file)
+        graph = read_graph(path, directed=self.options.directed, default_gbps=cluster.bandwidth_gbps)
+        try:
+            fabric = Fabric.from_networkx(
+                graph,
+                routing=self.options.routing,
+                gpus_forward=self.options.gpus_forward,
+                port_gbps=cluster.bandwidth_gbps,
+            )
+        except ConfigError as error:
+            raise ConfigError(f"{path}: {error}") from None
+        if fabric.gpus != cluster.gpus:
+            raise ConfigError(f"{path} joins {fabric.gpus} GPUs, but cluster.gpus is {cluster.gpus}")
+        return fabric
+
+
+@hookimpl
+def sipml_topologies() -> list[type[Topology]]:
+    return [Graph]

@@ -1,0 +1,96 @@
+"""A network from a file: edges in CSV or TOML."""
+
+import numpy as np
+import pytest
+from sipml_graph import Graph
+
+from sipml_core.errors import ConfigError
+from sipml_core.model.cluster import Cluster
+
+CSV = """\
+from, to, gbps, latency_us
+gpu0, leaf, 400, 0.5
+gpu1, leaf, , 0.5
+gpu2, leaf, 0.1 Tbps, 500 ns
+"""
+
+TOML = """
+edge = [
+  { from = "alice", to = "switch", gbps = 400 },
+  { from = "bob", to = "switch" },
+]
+[[node]]
+name = "bob"
+gpu = 0
+[[node]]
+name = "alice"
+gpu = 1
+"""
+
+
+def fabric(tmp_path, text, name="net.csv", gpus=3, gbps=200.0, **options):
+    path = tmp_path / name
+    path.write_text(text)
+    return Graph(Graph.Options(file=str(path), **options)).build(Cluster(gpus=gpus, bandwidth_gbps=gbps))
+
+
+def crossed(fabric, src, dst):
+    links = fabric.route(np.array([src], np.int32), np.array([dst], np.int32)).links[0]
+    return [(fabric.link_name(k), fabric.link_gbps[k]) for k in links if k >= 0]
+
+
+def test_csv_edges_become_links_and_blanks_the_bandwidth_of_a_gpu(tmp_path):
+    """B = 200: gpu0's edge of 400 gets a port of 200, gpu1's blank one is 200, gpu2's is 100."""
+    net = fabric(tmp_path, CSV)
+    assert crossed(net, 1, 2) == [("gpu1->leaf", 200.0), ("leaf->gpu2", 100.0)]
+    assert crossed(net, 0, 1) == [("egress 0", 200.0), ("gpu0->leaf", 400.0), ("leaf->gpu1", 200.0)]
+    assert net.route(np.array([0]), np.array([1])).latency_us.tolist() == [1.0]
+
+
+def test_toml_names_gpus_in_node_tables(tmp_path):
+    net = fabric(tmp_path, TOML, "net.toml", gpus=2, gbps=500)
+    assert crossed(net, 1, 0) == [("alice->switch", 400.0), ("switch->bob", 500.0)]
+
+
+def test_a_repeated_line_is_a_parallel_link(tmp_path):
+    net = fabric(tmp_path, "from,to\ngpu0,gpu1\ngpu0,gpu1\n", gpus=2)
+    assert [net.link_name(k) for k in range(4)] == [
+        "gpu0->gpu1",
+        "gpu1->gpu0",
+        "gpu0->gpu1#2",
+        "gpu1->gpu0#2",
+    ]
+
+
+def test_directed_edges_are_one_way(tmp_path):
+    net = fabric(tmp_path, "from,to\ngpu0,gpu1\ngpu1,gpu2\ngpu2,gpu0\n", directed=True)
+    assert [name for name, _ in crossed(net, 0, 2)] == ["gpu0->gpu1", "gpu1->gpu2"]
+
+
+@pytest.mark.parametrize(
+    ("text", "name", "message"),
+    [
+        ("from,to,gbit\ngpu0,gpu1,3\n", "net.csv", r"net.csv line 2: 'gbit' is not a known key"),
+        ("from,to,gbps\ngpu0,gpu1\n", "net.csv", "net.csv line 2 must have 3 values"),
+        ("from,to,gbps\ngpu0,,3\n", "net.csv", "net.csv line 2: 'to' is required"),
+        ("from,to,gbps\ngpu0,gpu1,0\n", "net.csv", r"net.csv: edge gpu0->gpu1: gbps must be positive"),
+        ("from,to\ngpu0,s\ngpu2,s\n", "net.csv", r"net.csv: 2 GPUs must be numbered 0..1, and none is 1"),
+        ("from,to\ngpu0,s\ngpu1,t\n", "net.csv", "net.csv: the graph is disconnected"),
+        ("from,to\na,b\n", "net.csv", "net.csv: the graph has no GPU"),
+        ("", "net.csv", "net.csv: the graph has no GPU"),
+        ("from,to\ngpu0,gpu1\n", "net.csv", r"net.csv joins 2 GPUs, but cluster.gpus is 3"),
+        ("edges = 3", "net.toml", "net.toml: 'edges' is not a known key; did you mean 'edge'"),
+        ("edge = 3", "net.toml", "net.toml edge must be a list of tables"),
+        ("edge = [{ to = 'gpu0' }]", "net.toml", r"net.toml edge\[0\]: 'from' is required"),
+        ("edge", "net.toml", "net.toml is not TOML"),
+        ("", "net.txt", r"file must end in .csv or .toml"),
+    ],
+)
+def test_a_bad_file_is_refused_and_the_place_named(tmp_path, text, name, message):
+    with pytest.raises(ConfigError, match=message):
+        fabric(tmp_path, text, name)
+
+
+def test_a_missing_file_is_refused(tmp_path):
+    with pytest.raises(ConfigError, match=r"file: cannot read .*none.csv: No such file"):
+        Graph(Graph.Options(file=str(tmp_path / "none.csv"))).build(Cluster(gpus=2, bandwidth_gbps=1))
