@@ -1,0 +1,168 @@
+"""Circuits for a traffic matrix: who gets how many, and on which switches."""
+
+from __future__ import annotations
+
+import math
+import operator
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.errors import ConfigError, unknown
+from sipml_core.model.traffic import TrafficMatrix
+from sipml_ocs import ilp
+from sipml_ocs.circuits import OcsPlan
+from sipml_ocs.kernel import DARK, Problem
+
+ALGORITHMS = ("ocs-exact", "ocs-ilp")
+
+
+def plan(
+    traffic: TrafficMatrix,
+    *,
+    switches: int,
+    link_gbps: float,
+    algorithm: str = "ocs-exact",
+    previous: OcsPlan | None = None,
+    reconfiguration_us: float = 0.0,
+    formulation: str = "compact",
+    time_limit_s: float = 60.0,
+) -> OcsPlan:
+    """Plan the circuits of `switches` optical switches that join all GPUs of `traffic`.
+
+    In this order: maximise the least circuits / demand; leave no port idle that a demanded pair can
+    use, the pair with the least circuits / demand first; change as little as possible of `previous`.
+    The first is exact. For the last, ties between pairs go to those that had more circuits before,
+    circuits that are still wanted start on their old switch, and the colouring takes the path that
+    moves the fewest; circuits without demand stay where nobody needs the ports. The same demand
+    again changes nothing.
+
+    If a GPU has more peers than there are switches, some pairs get no circuit: pairs are admitted in
+    the order of plans they have waited (most first), then demand (largest first), then (src, dst), each
+    while both its ends have room. A pair with n competitors at its two ends waits at most n / switches
+    plans. Everything else is then planned for the admitted pairs.
+
+    Parameters
+    ----------
+    traffic
+        Demands in any unit: only ratios matter.
+    link_gbps
+        Capacity of one circuit. [Gbps]
+    algorithm
+        "ocs-exact": bisection; "ocs-ilp": the mixed-integer programme of A.2, by HiGHS, to check it.
+    reconfiguration_us
+        Time for which circuits that were not in `previous` on the same switch are dark. [us]
+    formulation, time_limit_s
+        For "ocs-ilp": "compact" or "permutations" (`sipml_ocs.ilp`), and the time it may take. [s]
+
+    Raises
+    ------
+    ConfigError
+        A number of switches below 1, an unknown algorithm, a `previous` of another network.
+
+    References
+    ----------
+    Khani et al., SiP-ML, SIGCOMM 2021, section 3.3 and appendix A.2. Koenig, Math. Ann. 77, 1916.
+    """
+    _check(traffic, switches, link_gbps, algorithm, previous)
+    waited = _plans_waited(traffic, previous)
+    admitted = _admitted(traffic, switches, waited)
+    served = traffic if admitted.all() else _subset(traffic, admitted)
+    problem = Problem(served, switches)
+    if algorithm == "ocs-exact":
+        circuits, proved = problem.maxmin(), True
+    else:
+        circuits, proved = ilp.fewest(problem, served, formulation, time_limit_s)
+    old_map = None if previous is None else previous.port_map
+    circuits = problem.fill(circuits, old_map)
+    port_map, kept, retained = problem.colour(circuits, old_map)
+    src, dst = served.src, served.dst
+    if retained:
+        src, dst, circuits, kept = _with_retained(served, circuits, kept, port_map)
+    gbps = circuits * link_gbps
+    changed = (kept < circuits) & (reconfiguration_us > 0)
+    return OcsPlan(
+        gpus=traffic.gpus,
+        src=src,
+        dst=dst,
+        gbps=gbps,
+        carried_gbps=np.where(changed, kept * link_gbps, gbps),
+        dark_us=np.where(changed, reconfiguration_us, 0.0),
+        traffic=traffic,
+        link_gbps=link_gbps,
+        circuits=circuits,
+        kept=kept,
+        port_map=port_map,
+        unserved_src=traffic.src[~admitted],
+        unserved_dst=traffic.dst[~admitted],
+        unserved_plans=waited[~admitted] + 1,
+        algorithm=algorithm,
+        proved=proved,
+    )
+
+
+def _check(
+    traffic: TrafficMatrix, switches: int, link_gbps: float, algorithm: str, previous: OcsPlan | None
+) -> None:
+    try:
+        whole = operator.index(switches)
+    except TypeError:
+        whole = 0
+    if whole < 1:
+        raise ConfigError(f"switches must be a whole number of at least 1, got {switches!r}")
+    if not (math.isfinite(link_gbps) and link_gbps > 0):
+        raise ConfigError(f"link_gbps must be positive, got {link_gbps!r}")
+    if algorithm not in ALGORITHMS:
+        raise ConfigError(unknown("algorithm", algorithm, ALGORITHMS))
+    if previous is not None and (previous.gpus, previous.switches) != (traffic.gpus, switches):
+        raise ConfigError(
+            f"the previous plan has {previous.gpus} GPUs and {previous.switches} switches, "
+            f"this one {traffic.gpus} and {switches}"
+        )
+
+
+def _plans_waited(traffic: TrafficMatrix, previous: OcsPlan | None) -> NDArray[np.int32]:
+    """Plans in a row, up to the previous one, that left each pair without a circuit. [pairs]"""
+    waited = np.zeros(traffic.pairs, dtype=np.int32)
+    if previous is not None and len(previous.unserved_src):
+        before = previous.unserved_src.astype(np.int64) * traffic.gpus + previous.unserved_dst
+        _, here, there = np.intersect1d(traffic.key, before, assume_unique=True, return_indices=True)
+        waited[here] = previous.unserved_plans[there]
+    return waited
+
+
+def _admitted(traffic: TrafficMatrix, switches: int, waited: NDArray[np.int32]) -> NDArray[np.bool_]:
+    """Pairs that are to get at least one circuit. [pairs]"""
+    peers = max(
+        np.bincount(traffic.src, minlength=1).max(),
+        np.bincount(traffic.dst, minlength=1).max(),
+    )
+    if peers <= switches:
+        return np.ones(traffic.pairs, dtype=np.bool_)
+    order = np.lexsort((-traffic.demand, -waited))
+    return Problem(traffic, switches).admit(order)
+
+
+def _subset(traffic: TrafficMatrix, chosen: NDArray[np.bool_]) -> TrafficMatrix:
+    return attrs.evolve(
+        traffic, src=traffic.src[chosen], dst=traffic.dst[chosen], demand=traffic.demand[chosen]
+    )
+
+
+def _with_retained(
+    served: TrafficMatrix, circuits: NDArray[np.int32], kept: NDArray[np.int32], port_map: NDArray[np.int32]
+) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
+    """Sources, destinations, circuits and kept ones, now with the circuits that nobody demands."""
+    _, source = np.nonzero(port_map != DARK)
+    key = source * np.int64(served.gpus) + port_map[port_map != DARK]
+    undemanded, count = np.unique(key[~np.isin(key, served.key)], return_counts=True)
+    every = np.concatenate([served.key, undemanded])
+    order = np.argsort(every)
+    every = every[order]
+    return (
+        (every // served.gpus).astype(np.int32),
+        (every % served.gpus).astype(np.int32),
+        np.concatenate([circuits, count])[order].astype(np.int32),
+        np.concatenate([kept, count])[order].astype(np.int32),
+    )

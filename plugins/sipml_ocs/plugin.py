@@ -1,0 +1,160 @@
+"""What this plugin offers: the topology `sip-ocs`, and the schedulers `ocs-exact` and `ocs-ilp`."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+
+from sipml_core.checks import at_least, one_of, positive
+from sipml_core.errors import ConfigError
+from sipml_core.hookspecs import hookimpl
+from sipml_core.interfaces import Scheduler, Topology
+from sipml_core.model.circuits import CircuitControl, CircuitPlan
+from sipml_core.model.cluster import Cluster
+from sipml_core.model.fabric import Fabric, PairArray, Routes
+from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.options import option
+from sipml_core.units import format_us, parse_us
+from sipml_ocs.circuits import OcsCircuits, OcsPlan, switches_of
+from sipml_ocs.planning import plan
+
+
+@attrs.frozen(kw_only=True)
+class SipOcsOptions:
+    switches: int = option(
+        16,
+        doc="optical switches of one port per GPU; a GPU has a link of B / switches to each",
+        validator=at_least(1),
+    )
+    #: 10 ms: MEMS switches (SiP-ML, section 3.3).
+    reconfiguration_us: float = option(
+        10_000.0, doc="time a changed circuit is dark", unit="us", converter=parse_us, validator=at_least(0)
+    )
+    interval_us: float | None = option(
+        None,
+        doc="time between plans; left out: one plan, made before the job starts",
+        unit="us",
+        converter=attrs.converters.optional(parse_us),
+        validator=attrs.validators.optional(positive),
+    )
+    all_dark: bool = option(False, doc="every circuit goes dark at every plan, changed or not")
+    relay: bool = option(
+        False, doc="with one plan for the job: pairs without a circuit go through a GPU that both reach"
+    )
+    latency_us: float = option(
+        0.0, doc="time a byte takes through a circuit", unit="us", converter=parse_us, validator=at_least(0)
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.interval_us is None:
+            return
+        if self.relay:
+            raise ConfigError("relay is for circuits that are set once; leave out interval_us, or relay")
+        if self.interval_us <= self.reconfiguration_us:
+            raise ConfigError(
+                f"interval_us must exceed reconfiguration_us ({format_us(self.reconfiguration_us)}), or "
+                f"changed circuits never carry anything; got {format_us(self.interval_us)}"
+            )
+
+
+class SipOcs(Topology):
+    """Links 0 .. N-1 are what each GPU sends on, N .. 2N-1 what each receives on, B Gbps each."""
+
+    name = "sip-ocs"
+    summary = "optical circuit switches: each GPU has Q links of B/Q, to at most Q peers at a time"
+    scheduler = "ocs-exact"
+    Options = SipOcsOptions
+
+    def build(self, cluster: Cluster) -> Fabric:
+        gpus, options = cluster.gpus, self.options
+
+        def route(src: PairArray, dst: PairArray) -> Routes:
+            src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+            links = np.column_stack([src, fabric.circuit_link(src, dst), gpus + dst])
+            return Routes(links=links, latency_us=np.full(len(links), options.latency_us))
+
+        fabric = Fabric(
+            gpus=gpus,
+            link_gbps=np.full(2 * gpus, cluster.bandwidth_gbps),
+            link_names=lambda link: f"egress {link}" if link < gpus else f"ingress {link - gpus}",
+            route=route,
+            circuits=OcsCircuits(
+                gpus=gpus,
+                circuit_gbps=cluster.bandwidth_gbps / options.switches,
+                circuits_per_gpu=options.switches,
+                interval_us=options.interval_us,
+                reconfiguration_us=options.reconfiguration_us,
+                all_dark=options.all_dark,
+                relay=options.relay,
+            ),
+            degree=options.switches,
+        )
+        return fabric
+
+
+def _previous(scheduler: str, previous: CircuitPlan | None) -> OcsPlan | None:
+    if previous is not None and not isinstance(previous, OcsPlan):
+        raise ConfigError(f"scheduler {scheduler!r} cannot continue a {type(previous).__name__}")
+    return previous
+
+
+class OcsExact(Scheduler):
+    """Bisection on the ratio, leftovers by progressive filling, edge colouring into permutations."""
+
+    name = "ocs-exact"
+    summary = "exact max-min circuits for optical switches, in milliseconds"
+
+    def plan(
+        self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
+    ) -> CircuitPlan:
+        ocs = switches_of(control, self.name)
+        return plan(
+            traffic,
+            switches=ocs.switches,
+            link_gbps=ocs.circuit_gbps,
+            previous=_previous(self.name, previous),
+            reconfiguration_us=ocs.reconfiguration_us,
+        )
+
+
+class OcsIlp(Scheduler):
+    """The mixed-integer programme of appendix A.2, by HiGHS: to check `ocs-exact`."""
+
+    name = "ocs-ilp"
+    summary = "the paper's integer programme (A.2) for optical switches, solved by HiGHS"
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        formulation: str = option(
+            "compact",
+            doc="compact: circuits per pair; permutations: every switch spelt out (tiny networks only)",
+            validator=one_of("compact", "permutations"),
+        )
+        time_limit_s: float = option(
+            60.0, doc="time HiGHS may take for one plan", unit="s", validator=positive
+        )
+
+    def plan(
+        self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
+    ) -> CircuitPlan:
+        ocs = switches_of(control, self.name)
+        return plan(
+            traffic,
+            switches=ocs.switches,
+            link_gbps=ocs.circuit_gbps,
+            algorithm=self.name,
+            previous=_previous(self.name, previous),
+            reconfiguration_us=ocs.reconfiguration_us,
+            formulation=self.options.formulation,
+            time_limit_s=self.options.time_limit_s,
+        )
+
+
+@hookimpl
+def sipml_topologies() -> list[type[Topology]]:
+    return [SipOcs]
+
+
+@hookimpl
+def sipml_schedulers() -> list[type[Scheduler]]:
+    return [OcsExact, OcsIlp]
