@@ -1,0 +1,124 @@
+/* engine: compute tasks, barriers and transfers of one job, run over links shared max-min fairly.
+ *
+ * Nodes 0 .. tasks-1 are compute tasks and barriers, tasks .. tasks+transfers-1 are transfers. A node becomes
+ * ready when every node that lists it as a successor has ended.
+ *
+ * One instant. All events within one part in 1e12 of the earliest take effect together, at its time; then each free
+ * GPU takes its lowest ready task by (priority, id), each free queue its lowest transfer by (priority, time of
+ * joining, id); then rates are shared out. So the order of events inside an instant changes nothing.
+ *
+ * Rates are the max-min fair ones of the active transfers, kept up incrementally: only transfers whose bottleneck
+ * was touched are shared out again, and that set is widened until every transfer has a bottleneck, i.e. a saturated
+ * link on which no other is faster. A link of capacity 0 carries nothing, and transfers on it wait without an event.
+ *
+ * Memory. engine_new allocates everything, in proportion to nodes, pairs, links and GPUs, and engine_free releases
+ * it; no other function allocates, except engine_critical_path, which frees what it took. The arrays in
+ * engine_graph, engine_network and engine_output belong to the caller and must outlive the engine.
+ * Nothing prints, there are no globals. Functions that return int return an engine_state (>= 0) or an
+ * engine_error (< 0).
+ */
+#ifndef SIPML_ENGINE_H
+#define SIPML_ENGINE_H
+
+#include <stdint.h>
+
+enum engine_state {
+    ENGINE_DONE = 0,   /* every node has ended; the time is that of the last event */
+    ENGINE_PAUSED = 1, /* the time asked for is reached */
+    ENGINE_BUDGET = 2, /* the number of events asked for is reached */
+    ENGINE_STALLED = 3 /* nodes remain and nothing will ever happen by itself */
+};
+
+enum engine_error {
+    ENGINE_E_NULL = -1,   /* a pointer that must be given is NULL */
+    ENGINE_E_MEMORY = -2, /* out of memory */
+    ENGINE_E_SIZE = -3,   /* a count is negative or beyond 2^31 - 1 */
+    ENGINE_E_INDEX = -4,  /* a GPU, node, pair or link is out of range */
+    ENGINE_E_VALUE = -5,  /* a time, size or capacity is negative or not a number */
+    ENGINE_E_CYCLE = -6   /* the graph has a dependency cycle */
+};
+
+enum engine_queue {
+    ENGINE_QUEUE_PAIR = 0,  /* one active transfer for each ordered pair */
+    ENGINE_QUEUE_SOURCE = 1 /* one active transfer for each sending GPU */
+};
+
+typedef struct engine_graph {
+    int64_t gpus;
+    int64_t tasks;
+    int64_t transfers;
+    int64_t marks;
+    const int32_t *gpu;           /* [tasks] GPU, or -1 for a barrier */
+    const double *duration_us;    /* [tasks] */
+    const int32_t *priority;      /* [tasks + transfers] lowest first */
+    const double *size_bytes;     /* [transfers] */
+    const double *hops;           /* [transfers] times the latency of the pair is paid */
+    const int64_t *succ_start;    /* [tasks + transfers + 1] */
+    const int32_t *successors;    /* [succ_start[tasks + transfers]] */
+    const int32_t *mark;          /* [marks] nodes below `tasks` at whose end the accounts are copied */
+} engine_graph;
+
+typedef struct engine_network {
+    int64_t pairs;
+    int64_t links;
+    int64_t first_circuit;        /* links from here on are circuits */
+    int64_t width;                /* columns of pair_links */
+    const int32_t *pair_src;      /* [pairs] */
+    const int32_t *pair_dst;      /* [pairs] */
+    const int32_t *pair_links;    /* [pairs * width] link, or -1 for none */
+    const double *pair_latency_us;/* [pairs] */
+    const int32_t *transfer_pair; /* [transfers] */
+    const double *link_gbps;      /* [links] capacity at the start */
+} engine_network;
+
+typedef struct engine_output {
+    double *start_us;             /* [tasks + transfers] NaN until it starts; a transfer starts when it joins */
+    double *end_us;               /* [tasks + transfers] NaN until it ends */
+    double *snapshot_us;          /* [marks + 1] the last row is written by engine_report */
+    double *compute_us;           /* [(marks + 1) * gpus] */
+    double *exposed_us;           /* [(marks + 1) * gpus] */
+    double *dark_us;              /* [(marks + 1) * gpus] */
+    double *link_bytes;           /* [links] written by engine_report */
+    double *link_busy_us;         /* [links] written by engine_report */
+} engine_output;
+
+typedef struct engine engine;
+
+/* A run at time 0, before anything started. On failure *made is NULL. */
+int engine_new(const engine_graph *graph, const engine_network *network, const engine_output *output, int queue,
+               engine **made);
+void engine_free(engine *run);
+
+/* Go on until every node has ended, until_us is passed (events at until_us included), or max_events more events
+ * have happened. until_us may be infinite; only then can the answer be ENGINE_STALLED. */
+int engine_run(engine *run, double until_us, int64_t max_events);
+
+/* Give `count` links new capacities, now. */
+int engine_set_capacity(engine *run, int64_t count, const int32_t *link, const double *gbps);
+
+double engine_now_us(const engine *run);
+int64_t engine_events(const engine *run); /* tasks ended, transfers joined, last bytes sent, arrivals, barriers */
+int64_t engine_ended(const engine *run);  /* nodes */
+int engine_is_moving(const engine *run);  /* 1: some event lies ahead; 0: only new capacities can cause one */
+
+/* Transfers that are active now and their rates; returns how many. Arrays have room for [pairs]. */
+int64_t engine_active(const engine *run, int32_t *transfer, double *gbps);
+
+/* Bytes each link has carried up to now, [links]. */
+void engine_carried(const engine *run, double *bytes);
+
+/* Bytes not yet sent of transfers that have joined, summed over the pairs that cross each link, [links]. */
+void engine_backlog(const engine *run, double *bytes);
+
+/* Predecessors that each node still waits for, [tasks + transfers]. */
+void engine_waits(const engine *run, int32_t *waits);
+
+/* Write the last row of the accounts, and the links' totals, as of now. */
+void engine_report(engine *run);
+
+/* Longest chain of the graph when node i takes node_us[i] (barriers too); gpus and marks are not read. */
+int engine_critical_path(const engine_graph *graph, const double *node_us, double *longest_us);
+
+const char *engine_strerror(int status);
+
+#endif

@@ -1,0 +1,214 @@
+"""The C engine. The only module that imports the extension; it turns status codes into exceptions."""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.engine.session import ActiveTransfers, State, check_capacity, check_match
+from sipml_core.errors import SipmlError, StalledError
+from sipml_core.model.network import Network
+from sipml_core.model.taskgraph import TaskGraph
+from sipml_core.model.timeline import Timeline
+
+_why_missing = ""
+try:
+    import sipml_core.engine._engine as _engine
+except ImportError as error:
+    _engine = None
+    _why_missing = str(error)
+
+#: More events than any run has: no budget.
+_NO_BUDGET = 2**62
+
+#: The pointers of a C struct: array and C type of each.
+Fields = dict[str, tuple[NDArray[Any], str]]
+
+
+def _extension() -> Any:
+    if _engine is None:
+        raise SipmlError(
+            "the engine's C extension is missing: it needs a C compiler (gcc or clang); install one, then "
+            f"reinstall with 'python -m pip install -e .' ({_why_missing})"
+        )
+    return _engine
+
+
+def _check(status: int) -> int:
+    """The state, or the exception that a negative status stands for."""
+    if status >= 0:
+        return status
+    extension = _extension()
+    if status == extension.lib.ENGINE_E_MEMORY:
+        raise MemoryError("the engine ran out of memory")
+    message = extension.ffi.string(extension.lib.engine_strerror(status)).decode()
+    if status == extension.lib.ENGINE_E_CYCLE:
+        raise StalledError(message)
+    raise SipmlError(f"engine: {message}")
+
+
+def _graph(tasks: TaskGraph) -> tuple[Any, list[Any]]:
+    """The C view of a graph, and the buffers it needs alive."""
+    fields: Fields = {
+        "gpu": (tasks.gpu, "int32_t[]"),
+        "duration_us": (tasks.duration_us, "double[]"),
+        "priority": (tasks.priority, "int32_t[]"),
+        "size_bytes": (tasks.size_bytes, "double[]"),
+        "hops": (tasks.hops, "double[]"),
+        "succ_start": (tasks.succ_start, "int64_t[]"),
+        "successors": (tasks.successors, "int32_t[]"),
+        "mark": (tasks.marks, "int32_t[]"),
+    }
+    if tasks.succ_start[-1] != len(tasks.successors):
+        raise SipmlError(f"TaskGraph.succ_start must end with {len(tasks.successors)}")
+    counts = {
+        "gpus": tasks.gpus,
+        "tasks": tasks.compute_tasks,
+        "transfers": tasks.transfers,
+        "marks": len(tasks.marks),
+    }
+    return _struct("engine_graph *", counts, fields)
+
+
+def _network(network: Network) -> tuple[Any, list[Any]]:
+    fields: Fields = {
+        "pair_src": (network.pair_src, "int32_t[]"),
+        "pair_dst": (network.pair_dst, "int32_t[]"),
+        "pair_links": (network.pair_links, "int32_t[]"),
+        "pair_latency_us": (network.pair_latency_us, "double[]"),
+        "transfer_pair": (network.transfer_pair, "int32_t[]"),
+        "link_gbps": (network.link_gbps, "double[]"),
+    }
+    counts = {
+        "pairs": len(network.pair_src),
+        "links": len(network.link_gbps),
+        "first_circuit": network.first_circuit,
+        "width": network.pair_links.shape[1],
+    }
+    return _struct("engine_network *", counts, fields)
+
+
+def _struct(ctype: str, counts: dict[str, int], fields: Fields) -> tuple[Any, list[Any]]:
+    ffi = _extension().ffi
+    struct = ffi.new(ctype, counts)
+    buffers = []
+    for name, (values, array_type) in fields.items():
+        buffer = ffi.from_buffer(array_type, values)
+        setattr(struct, name, buffer)
+        buffers.append(buffer)
+    return struct, [struct, *buffers]
+
+
+class KernelSession:
+    """A `Session` of the C engine."""
+
+    def __init__(self, tasks: TaskGraph, network: Network, queue: str) -> None:
+        self._ffi, self._lib = _extension().ffi, _extension().lib
+        check_match(tasks, network)
+        self.tasks, self.network = tasks, network
+        links, rows = len(network.link_gbps), len(tasks.marks) + 1
+        self.start_us = np.empty(tasks.nodes)
+        self.end_us = np.empty(tasks.nodes)
+        self._accounts = {
+            "snapshot_us": np.zeros(rows),
+            "compute_us": np.zeros((rows, tasks.gpus)),
+            "exposed_us": np.zeros((rows, tasks.gpus)),
+            "dark_us": np.zeros((rows, tasks.gpus)),
+            "link_bytes": np.zeros(links),
+            "link_busy_us": np.zeros(links),
+        }
+        written = {"start_us": self.start_us, "end_us": self.end_us, **self._accounts}
+        graph, graph_buffers = _graph(tasks)
+        net, net_buffers = _network(network)
+        outputs: Fields = {name: (values, "double[]") for name, values in written.items()}
+        output, output_buffers = _struct("engine_output *", {}, outputs)
+        self._alive = [graph_buffers, net_buffers, output_buffers]
+        made = self._ffi.new("engine **")
+        mode = {"pair": self._lib.ENGINE_QUEUE_PAIR, "source": self._lib.ENGINE_QUEUE_SOURCE}[queue]
+        _check(self._lib.engine_new(graph, net, output, mode, made))
+        self._run = self._ffi.gc(made[0], self._lib.engine_free)
+
+    @property
+    def now_us(self) -> float:
+        return float(self._lib.engine_now_us(self._run))
+
+    @property
+    def events(self) -> int:
+        return int(self._lib.engine_events(self._run))
+
+    @property
+    def ended(self) -> int:
+        return int(self._lib.engine_ended(self._run))
+
+    @property
+    def moving(self) -> bool:
+        return bool(self._lib.engine_is_moving(self._run))
+
+    def run(self, until_us: float = math.inf, max_events: int | None = None) -> State:
+        budget = _NO_BUDGET if max_events is None else max_events
+        return State(_check(self._lib.engine_run(self._run, until_us, budget)))
+
+    def set_capacity(self, links: NDArray[np.int32], gbps: NDArray[np.float64]) -> None:
+        check_capacity(gbps)
+        links = np.ascontiguousarray(links, dtype=np.int32)
+        gbps = np.ascontiguousarray(gbps, dtype=np.float64)
+        _check(
+            self._lib.engine_set_capacity(
+                self._run,
+                len(links),
+                self._ffi.from_buffer("int32_t[]", links),
+                self._ffi.from_buffer("double[]", gbps),
+            )
+        )
+
+    def active(self) -> ActiveTransfers:
+        transfer = np.empty(len(self.network.pair_src), dtype=np.int32)
+        gbps = np.empty(len(transfer))
+        count = self._lib.engine_active(
+            self._run, self._ffi.from_buffer("int32_t[]", transfer), self._ffi.from_buffer("double[]", gbps)
+        )
+        order = np.argsort(transfer[:count])
+        return ActiveTransfers(transfer=transfer[:count][order], gbps=gbps[:count][order])
+
+    def carried_bytes(self) -> NDArray[np.float64]:
+        return self._per_link(self._lib.engine_carried)
+
+    def backlog_bytes(self) -> NDArray[np.float64]:
+        return self._per_link(self._lib.engine_backlog)
+
+    def _per_link(self, read: Any) -> NDArray[np.float64]:
+        result = np.empty(len(self.network.link_gbps))
+        read(self._run, self._ffi.from_buffer("double[]", result))
+        return result
+
+    def waits(self) -> NDArray[np.int32]:
+        result = np.empty(self.tasks.nodes, dtype=np.int32)
+        self._lib.engine_waits(self._run, self._ffi.from_buffer("int32_t[]", result))
+        return result
+
+    def timeline(self, decisions: int = 0) -> Timeline:
+        self._lib.engine_report(self._run)
+        copies = {name: values.copy() for name, values in self._accounts.items()}
+        return Timeline(
+            start_us=self.start_us, end_us=self.end_us, events=self.events, decisions=decisions, **copies
+        )
+
+
+def critical_path_us(tasks: TaskGraph, node_us: NDArray[np.float64]) -> float:
+    """Length of the longest chain of `tasks` when node i takes ``node_us[i]``. [us]
+
+    Raises
+    ------
+    StalledError
+        The graph has a dependency cycle.
+    """
+    extension = _extension()
+    graph, alive = _graph(tasks)
+    longest = extension.ffi.new("double *")
+    times = np.ascontiguousarray(node_us, dtype=np.float64)
+    _check(extension.lib.engine_critical_path(graph, extension.ffi.from_buffer("double[]", times), longest))
+    del alive
+    return float(longest[0])

@@ -1,0 +1,341 @@
+"""The engine's semantics in plain Python: everything is worked out afresh at every change.
+
+Slow on purpose. Nothing is kept up incrementally, so that the C engine has something independent to
+agree with: rates are filled anew for all active transfers, accounts are integrated over every interval.
+"""
+
+from __future__ import annotations
+
+import heapq
+import math
+from collections.abc import Iterable, Mapping, Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.engine.session import SAME_TIME, ActiveTransfers, State, check_capacity, check_match
+from sipml_core.model.fabric import NO_LINK
+from sipml_core.model.network import Network
+from sipml_core.model.taskgraph import BARRIER, TaskGraph
+from sipml_core.model.timeline import Timeline
+from sipml_core.units import BYTES_PER_US_PER_GBPS
+
+#: A new rate this close to the old one, relatively, changes nothing.
+_UNCHANGED = 1e-12
+
+
+def max_min_rates(
+    routes: Mapping[int, Sequence[int]], capacity: Sequence[float] | NDArray[np.float64]
+) -> dict[int, float]:
+    """Max-min fair rates by progressive filling.
+
+    Parameters
+    ----------
+    routes
+        Links that each flow crosses.
+    capacity
+        Of each link; the rates are in the same unit.
+
+    References
+    ----------
+    Bertsekas and Gallager, Data Networks, 2nd edition, section 6.5.2.
+    """
+    spare = {link: float(capacity[link]) for route in routes.values() for link in route}
+    open_flows = dict(routes)
+    rates: dict[int, float] = {}
+    while open_flows:
+        crossings: dict[int, int] = {}
+        for route in open_flows.values():
+            for link in route:
+                crossings[link] = crossings.get(link, 0) + 1
+        level, narrowest = min((spare[link] / count, link) for link, count in crossings.items())
+        for flow in [f for f, route in open_flows.items() if narrowest in route]:
+            rates[flow] = level
+            for link in open_flows.pop(flow):
+                spare[link] = max(spare[link] - level, 0.0)
+    return rates
+
+
+@attrs.define
+class _Flow:
+    """The active transfer of a queue."""
+
+    transfer: int
+    left: float
+    since_us: float
+    rate: float = 0.0
+
+    @property
+    def done_us(self) -> float:
+        return self.since_us + self.left / self.rate if self.rate > 0 else math.inf
+
+    def left_at(self, now_us: float) -> float:
+        return max(self.left - self.rate * (now_us - self.since_us), 0.0)
+
+
+class ReferenceSession:
+    """A `Session` in plain Python."""
+
+    def __init__(self, tasks: TaskGraph, network: Network, queue: str) -> None:
+        check_match(tasks, network)
+        self.tasks, self.network = tasks, network
+        self._by_source = queue == "source"
+        self._routes = [[link for link in row if link != NO_LINK] for row in network.pair_links.tolist()]
+        self._capacity = [gbps * BYTES_PER_US_PER_GBPS for gbps in network.link_gbps.tolist()]
+        self._waits = np.bincount(tasks.successors, minlength=tasks.nodes).astype(np.int32)
+        self.start_us = np.full(tasks.nodes, np.nan)
+        self.end_us = np.full(tasks.nodes, np.nan)
+        self._now_us = 0.0
+        self._events = self._ended = 0
+        self._started = False
+        #: Ends of compute tasks and arrivals of transfers: (time, node).
+        self._ends: list[tuple[float, int]] = []
+        self._running: list[int | None] = [None] * tasks.gpus
+        self._ready: list[list[tuple[int, int]]] = [[] for _ in range(tasks.gpus)]
+        queues = tasks.gpus if self._by_source else len(self._routes)
+        self._queues: list[list[tuple[int, float, int]]] = [[] for _ in range(queues)]
+        self._flows: dict[int, _Flow] = {}
+        #: Transfers that joined and did not end, per GPU: whether the last byte has left.
+        self._pending: list[dict[int, bool]] = [{} for _ in range(tasks.gpus)]
+        rows = len(tasks.marks) + 1
+        self._snapshot_us = np.zeros(rows)
+        self._time = {kind: np.zeros(tasks.gpus) for kind in ("compute", "exposed", "dark", "idle")}
+        self._rows = {kind: np.zeros((rows, tasks.gpus)) for kind in ("compute", "exposed", "dark")}
+        self._link_bytes = np.zeros(len(self._capacity))
+        self._link_busy_us = np.zeros(len(self._capacity))
+
+    @property
+    def now_us(self) -> float:
+        return self._now_us
+
+    @property
+    def events(self) -> int:
+        return self._events
+
+    @property
+    def ended(self) -> int:
+        return self._ended
+
+    @property
+    def moving(self) -> bool:
+        return math.isfinite(self._next_us())
+
+    def _next_us(self) -> float:
+        drains = (flow.done_us for flow in self._flows.values())
+        return min([*drains, self._ends[0][0] if self._ends else math.inf])
+
+    def run(self, until_us: float = math.inf, max_events: int | None = None) -> State:
+        if not self._started:
+            self._start()
+        first = self._events
+        while True:
+            next_us = self._next_us()
+            if self._ended == self.tasks.nodes:
+                return State.DONE
+            if math.isinf(next_us) and math.isinf(until_us):
+                return State.STALLED
+            if next_us > until_us:
+                self._advance(until_us)
+                return State.PAUSED
+            if max_events is not None and self._events - first >= max_events:
+                return State.BUDGET
+            self._instant(next_us)
+
+    def _start(self) -> None:
+        self._started = True
+        for node in np.flatnonzero(self._waits == 0).tolist():
+            self._release(node)
+        self._settle()
+
+    def _instant(self, at_us: float) -> None:
+        self._advance(at_us)
+        limit_us = at_us + SAME_TIME * at_us
+        for queue, flow in list(self._flows.items()):
+            if flow.done_us <= limit_us:
+                del self._flows[queue]
+                self._leave(flow.transfer)
+        while self._ends and self._ends[0][0] <= limit_us:
+            self._end(heapq.heappop(self._ends)[1])
+        self._settle()
+
+    def _advance(self, to_us: float) -> None:
+        """Let time pass, and account for it."""
+        span_us = max(to_us - self._now_us, 0.0)
+        for gpu in range(self.tasks.gpus):
+            self._time[self._doing(gpu)][gpu] += span_us
+        busy = set()
+        for flow in self._flows.values():
+            for link in self._route(flow.transfer):
+                self._link_bytes[link] += flow.rate * span_us
+                if flow.rate > 0:
+                    busy.add(link)
+        for link in busy:
+            self._link_busy_us[link] += span_us
+        self._now_us += span_us
+
+    def _doing(self, gpu: int) -> str:
+        if self._running[gpu] is not None:
+            return "compute"
+        pending = self._pending[gpu]
+        if not pending:
+            return "idle"
+        return "dark" if all(self._is_dark(t) and not left for t, left in pending.items()) else "exposed"
+
+    def _is_dark(self, transfer: int) -> bool:
+        first = self.network.first_circuit
+        return any(link >= first and self._capacity[link] <= 0 for link in self._route(transfer))
+
+    def _route(self, transfer: int) -> list[int]:
+        return self._routes[self.network.transfer_pair[transfer]]
+
+    def _ends_of(self, transfer: int) -> tuple[int, int]:
+        return int(self.tasks.src[transfer]), int(self.tasks.dst[transfer])
+
+    def _release(self, node: int) -> None:
+        """A node whose predecessors have all ended; barriers release others in turn."""
+        first = self.tasks.compute_tasks
+        todo = [node]
+        while todo:
+            node = todo.pop()
+            if node >= first:
+                self._join(node)
+            elif self.tasks.gpu[node] == BARRIER:
+                self._events += 1
+                self.start_us[node] = self._now_us
+                todo += self._finish(node)
+            else:
+                heapq.heappush(self._ready[self.tasks.gpu[node]], (int(self.tasks.priority[node]), node))
+
+    def _join(self, node: int) -> None:
+        self._events += 1
+        self.start_us[node] = self._now_us
+        transfer = node - self.tasks.compute_tasks
+        src, dst = self._ends_of(transfer)
+        self._pending[src][transfer] = self._pending[dst][transfer] = False
+        queue = src if self._by_source else int(self.network.transfer_pair[transfer])
+        heapq.heappush(self._queues[queue], (int(self.tasks.priority[node]), self._now_us, node))
+
+    def _finish(self, node: int) -> list[int]:
+        """End a node; the nodes this leaves without predecessors."""
+        self.end_us[node] = self._now_us
+        self._ended += 1
+        for row in np.flatnonzero(self.tasks.marks == node).tolist():
+            self._snapshot(row)
+        after = self.tasks.successors[self.tasks.succ_start[node] : self.tasks.succ_start[node + 1]].tolist()
+        freed = []
+        for successor in after:
+            self._waits[successor] -= 1
+            if self._waits[successor] == 0:
+                freed.append(successor)
+        return freed
+
+    def _end(self, node: int) -> None:
+        self._events += 1
+        transfer = node - self.tasks.compute_tasks
+        if transfer >= 0:
+            for gpu in self._ends_of(transfer):
+                del self._pending[gpu][transfer]
+        else:
+            self._running[self.tasks.gpu[node]] = None
+        for freed in self._finish(node):
+            self._release(freed)
+
+    def _leave(self, transfer: int) -> None:
+        """The last byte of a transfer has left."""
+        self._events += 1
+        for gpu in self._ends_of(transfer):
+            self._pending[gpu][transfer] = True
+        pair = self.network.transfer_pair[transfer]
+        latency_us = float(self.tasks.hops[transfer] * self.network.pair_latency_us[pair])
+        node = self.tasks.compute_tasks + transfer
+        if latency_us > 0 or self.tasks.size_bytes[transfer] == 0:
+            heapq.heappush(self._ends, (self._now_us + latency_us, node))
+        else:
+            self._events -= 1  # leaving and arriving are one event
+            self._end(node)
+
+    def _settle(self) -> None:
+        """Free GPUs and queues take what is ready, then links are shared out."""
+        for gpu, ready in enumerate(self._ready):
+            if self._running[gpu] is None and ready:
+                task = heapq.heappop(ready)[1]
+                self._running[gpu] = task
+                self.start_us[task] = self._now_us
+                heapq.heappush(self._ends, (self._now_us + float(self.tasks.duration_us[task]), task))
+        for queue, waiting in enumerate(self._queues):
+            while waiting and queue not in self._flows:
+                transfer = heapq.heappop(waiting)[2] - self.tasks.compute_tasks
+                size_bytes = float(self.tasks.size_bytes[transfer])
+                if size_bytes > 0:
+                    self._flows[queue] = _Flow(transfer, size_bytes, self._now_us)
+                else:
+                    self._leave(transfer)
+        self._share()
+
+    def _share(self) -> None:
+        rates = max_min_rates(
+            {queue: self._route(flow.transfer) for queue, flow in self._flows.items()}, self._capacity
+        )
+        for queue, flow in self._flows.items():
+            rate = rates[queue]
+            if flow.rate > 0 and abs(rate - flow.rate) <= _UNCHANGED * flow.rate:
+                continue
+            flow.left = flow.left_at(self._now_us)
+            flow.since_us, flow.rate = self._now_us, rate
+
+    def set_capacity(self, links: NDArray[np.int32], gbps: NDArray[np.float64]) -> None:
+        check_capacity(gbps)
+        for link, capacity in zip(links.tolist(), gbps.tolist(), strict=True):
+            self._capacity[link] = capacity * BYTES_PER_US_PER_GBPS
+        self._share()
+
+    def active(self) -> ActiveTransfers:
+        flows = sorted(self._flows.values(), key=lambda flow: flow.transfer)
+        return ActiveTransfers(
+            transfer=np.array([flow.transfer for flow in flows], dtype=np.int32),
+            gbps=np.array([flow.rate / BYTES_PER_US_PER_GBPS for flow in flows]),
+        )
+
+    def carried_bytes(self) -> NDArray[np.float64]:
+        return self._link_bytes.copy()
+
+    def backlog_bytes(self) -> NDArray[np.float64]:
+        backlog = np.zeros(len(self._capacity))
+        for flow in self._flows.values():
+            self._add(backlog, flow.transfer, flow.left_at(self._now_us))
+        for _, _, node in _all(self._queues):
+            transfer = node - self.tasks.compute_tasks
+            self._add(backlog, transfer, float(self.tasks.size_bytes[transfer]))
+        return backlog
+
+    def _add(self, per_link: NDArray[np.float64], transfer: int, size_bytes: float) -> None:
+        for link in self._route(transfer):
+            per_link[link] += size_bytes
+
+    def waits(self) -> NDArray[np.int32]:
+        return self._waits.copy()
+
+    def _snapshot(self, row: int) -> None:
+        self._snapshot_us[row] = self._now_us
+        for kind, rows in self._rows.items():
+            rows[row] = self._time[kind]
+
+    def timeline(self, decisions: int = 0) -> Timeline:
+        self._snapshot(len(self.tasks.marks))
+        return Timeline(
+            start_us=self.start_us,
+            end_us=self.end_us,
+            snapshot_us=self._snapshot_us.copy(),
+            compute_us=self._rows["compute"].copy(),
+            exposed_us=self._rows["exposed"].copy(),
+            dark_us=self._rows["dark"].copy(),
+            link_bytes=self._link_bytes.copy(),
+            link_busy_us=self._link_busy_us.copy(),
+            events=self._events,
+            decisions=decisions,
+        )
+
+
+def _all(queues: Iterable[Iterable[tuple[int, float, int]]]) -> Iterable[tuple[int, float, int]]:
+    return (entry for queue in queues for entry in queue)

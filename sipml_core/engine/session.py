@@ -1,0 +1,117 @@
+"""A run that can be advanced, looked at and given new capacities: what both kernels offer."""
+
+from __future__ import annotations
+
+import enum
+import math
+from typing import Protocol
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.errors import SipmlError
+from sipml_core.model.fabric import NO_LINK
+from sipml_core.model.network import Network
+from sipml_core.model.taskgraph import TaskGraph
+from sipml_core.model.timeline import Timeline
+
+#: Events within this of the earliest, relatively, happen together.
+SAME_TIME = 1e-12
+
+
+class State(enum.IntEnum):
+    """Why a session came back."""
+
+    DONE = 0
+    PAUSED = 1
+    BUDGET = 2
+    STALLED = 3
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class ActiveTransfers:
+    """Transfers that hold their queue at one moment, by index, and the rates they have."""
+
+    transfer: NDArray[np.int32]
+    #: [Gbps]
+    gbps: NDArray[np.float64]
+
+
+class Session(Protocol):
+    """One run. Arrays over links are [links], in the order of the `Network`."""
+
+    tasks: TaskGraph
+    network: Network
+    #: NaN for nodes that have not started, or not ended. [nodes] [us]
+    start_us: NDArray[np.float64]
+    end_us: NDArray[np.float64]
+
+    @property
+    def now_us(self) -> float: ...
+
+    @property
+    def events(self) -> int: ...
+
+    @property
+    def ended(self) -> int:
+        """Nodes that have ended."""
+
+    @property
+    def moving(self) -> bool:
+        """Whether some event lies ahead even if no capacity changes."""
+
+    def run(self, until_us: float = math.inf, max_events: int | None = None) -> State:
+        """Go on until all has ended, `until_us` is passed (included), or `max_events` more have happened.
+
+        `State.STALLED` is returned for an infinite `until_us` only: nothing will ever happen by itself.
+        """
+
+    def set_capacity(self, links: NDArray[np.int32], gbps: NDArray[np.float64]) -> None:
+        """Change the capacity of some links, now."""
+
+    def active(self) -> ActiveTransfers: ...
+
+    def carried_bytes(self) -> NDArray[np.float64]:
+        """Bytes that each link has carried up to now."""
+
+    def backlog_bytes(self) -> NDArray[np.float64]:
+        """Bytes queued or unfinished on the pairs that cross each link."""
+
+    def waits(self) -> NDArray[np.int32]:
+        """Predecessors that have not ended yet. [nodes]"""
+
+    def timeline(self, decisions: int = 0) -> Timeline:
+        """The accounts as of now."""
+
+
+def check_match(tasks: TaskGraph, network: Network) -> None:
+    """Refuse a network that was not made for these tasks."""
+    pairs, links = len(network.pair_src), len(network.link_gbps)
+    if network.gpus != tasks.gpus or len(network.transfer_pair) != tasks.transfers:
+        raise SipmlError(
+            f"the network was made for {network.gpus} GPUs and {len(network.transfer_pair)} transfers, "
+            f"the tasks have {tasks.gpus} and {tasks.transfers}"
+        )
+    lengths_match = len(network.pair_dst) == len(network.pair_latency_us) == len(network.pair_links) == pairs
+    if not lengths_match or not 0 <= network.first_circuit <= links:
+        raise SipmlError("Network: the arrays over pairs differ in length, or first_circuit is no link")
+    inside = (network.transfer_pair >= 0) & (network.transfer_pair < pairs)
+    if (
+        not inside.all()
+        or (
+            (network.pair_src[network.transfer_pair] != tasks.src)
+            | (network.pair_dst[network.transfer_pair] != tasks.dst)
+        ).any()
+    ):
+        raise SipmlError("Network.transfer_pair does not give each transfer the pair of its ends")
+    if (network.pair_links < NO_LINK).any() or (network.pair_links >= links).any():
+        raise SipmlError(f"Network.pair_links must be from {NO_LINK} to {links - 1}")
+    if (network.pair_links == NO_LINK).all(axis=1).any():
+        raise SipmlError("Network.pair_links: every pair must cross at least one link")
+
+
+def check_capacity(gbps: NDArray[np.float64]) -> None:
+    """Refuse capacities that are negative or not finite."""
+    if not (np.isfinite(gbps) & (gbps >= 0)).all():
+        raise SipmlError("link capacities must be finite and not negative")
