@@ -10,7 +10,7 @@ from sipml_core.checks import at_least, one_of
 from sipml_core.interfaces import Placer
 from sipml_core.model.balanced import BalancedGraph, Placement, PlacementLimits
 from sipml_core.options import option
-from sipml_core.parallel.limits import reach_table
+from sipml_core.parallel.limits import hops_between, reach_table
 from sipml_core.parallel.seats import Seats, merge
 
 #: Starts that differ by less, relative to the time, are equal: sums of the same slices may round apart.
@@ -43,10 +43,14 @@ class Algorithm1(Placer):
     starts again at the first that moved. Backward and optimizer sub-ops sit with the forward part
     they follow, and their edges bind it as its own do, so the limits hold for every data edge.
 
-    Where relocation does not end within its bound, sub-ops are placed in a window of adjacent
-    devices that may all talk to each other. That placement is also taken when its forward pass
-    would end sooner than the relocated one's: a chain of all-to-all exchanges, for instance, is
-    pulled onto few devices by the visit's order (ours; the paper has no such comparison).
+    Where a sub-op is to be put whose parents are too far apart is left open by the paper, and whether
+    relocation ends. Here it is device 0, and what is moved never goes further from it again, so
+    relocation does end (`_Visit._relocate`); `visits` bounds how long it may take.
+
+    Where that bound is met, sub-ops are placed in a window of adjacent devices that may all talk to
+    each other. That placement is also taken when its forward pass would end sooner than the
+    relocated one's, transfers not counted: a chain of all-to-all exchanges, for instance, is pulled
+    onto few devices by the visit's order (ours; the paper has no such comparison).
     """
 
     name = "algorithm1"
@@ -55,18 +59,15 @@ class Algorithm1(Placer):
 
     def place(self, graph: BalancedGraph, limits: PlacementLimits) -> Placement:
         """See `Placer.place`. Never infeasible: a window of one device always satisfies the limits."""
-        seats = merge(graph)
-        visit = _Visit(seats, reach_table(limits), self.options.ties == "parent")
-        if limits.range_hops is None:
-            visit.run(budget=seats.count)
-            return Placement(graph=graph, limits=limits, device=visit.device[seats.seat])
+        seats, reach = merge(graph), reach_table(limits)
+        prefer_parent = self.options.ties == "parent"
+        visit = best = _Visit(seats, reach, prefer_parent, devices=limits.devices)
         converged = visit.run(budget=self.options.visits * seats.count)
-        window = _Visit(seats, reach_table(limits), visit.prefer_parent, devices=limits.range_hops + 1)
-        if not converged or visit.relocations:
+        if limits.range_hops is not None and visit.relocations:
+            window = _Visit(seats, reach, prefer_parent, devices=limits.range_hops + 1)
             window.run(budget=seats.count)
-        best = visit
-        if not converged or (visit.relocations and window.makespan_us < visit.makespan_us):
-            best = window
+            if not converged or window.makespan_us < visit.makespan_us:
+                best = window
         return Placement(
             graph=graph,
             limits=limits,
@@ -79,20 +80,20 @@ class Algorithm1(Placer):
 class _Visit:
     """One run over the seats, with what it knows so far."""
 
-    def __init__(
-        self, seats: Seats, reach: NDArray[np.bool_], prefer_parent: bool, devices: int | None = None
-    ) -> None:
-        self.prefer_parent = prefer_parent
+    def __init__(self, seats: Seats, reach: NDArray[np.bool_], prefer_parent: bool, devices: int) -> None:
         self.relocations = 0
         self.device = np.zeros(seats.count, dtype=np.int32)
         self._seats = seats
+        self._prefer_parent = prefer_parent
         self._reach = reach
-        self._usable = np.arange(len(reach)) < (len(reach) if devices is None else devices)
+        self._usable = np.arange(len(reach)) < devices
         self._limited = not reach.all()
         self._free_us = np.zeros(len(reach))
         self._finish_us = np.zeros(seats.count)
-        #: Devices that relocation chose: kept when the visit comes by again, if still allowed.
-        self._moved: dict[int, int] = {}
+        self._hops = hops_between(len(reach))
+        self._range = int(self._hops[reach].max())
+        #: Furthest from device 0 that relocation leaves each seat. [seats] [hops]
+        self._bound = np.full(seats.count, len(reach))
 
     @property
     def makespan_us(self) -> float:
@@ -124,7 +125,8 @@ class _Visit:
         if not self._limited:
             return self._usable
         parents = self._seats.near[self._earlier(seat)]
-        return np.asarray(self._reach[self.device[parents]].all(axis=0) & self._usable)
+        near = self._reach[self.device[parents]].all(axis=0) & (self._hops[0] <= self._bound[seat])
+        return np.asarray(near & self._usable)
 
     def _ready_us(self, seat: int) -> float:
         span = self._earlier(seat)
@@ -133,12 +135,9 @@ class _Visit:
 
     def _choose(self, seat: int, allowed: NDArray[np.bool_]) -> int:
         """The device with the earliest start; ties as the options say, then the lowest index."""
-        moved = self._moved.get(seat)
-        if moved is not None and allowed[moved]:
-            return moved
         start_us = np.where(allowed, np.maximum(self._free_us, self._ready_us(seat)), np.inf)
         earliest = start_us <= start_us.min() * (1 + _EQUAL)
-        if not self.prefer_parent:
+        if not self._prefer_parent:
             return int(earliest.argmax())
         span = self._earlier(seat)
         pull = np.bincount(
@@ -152,44 +151,40 @@ class _Visit:
         self._finish_us[seat] = self._free_us[device] = start_us + self._seats.duration_us[seat]
 
     def _relocate(self, seat: int) -> int:
-        """Put a seat that no device suits where it offends fewest, and move its ancestors near it.
+        """Put a seat that no device suits on device 0, and move its ancestors within range.
 
-        Seats are taken backwards: one that sits out of range of later seats that moved goes to the
-        nearest device that suits them all, or, if none does, the first of them. Returns the first
-        seat that moved.
+        Ancestors are taken backwards: one out of range of later seats that moved goes to the nearest
+        device that suits them all and is closer to device 0. From then on it stays at least that
+        close, and the parents stay within range of device 0. One parent at least was not, so each
+        call tightens a bound, and relocation ends. Returns the first seat to place anew.
         """
         parents = self._seats.near[self._earlier(seat)]
-        within = self._reach[self.device[parents]].sum(axis=0)
-        self._move(seat, int(np.where(self._usable, within, -1).argmax()))
+        first = int(parents[self._hops[0, self.device[parents]] > self._range].min())
+        self._bound[parents] = np.minimum(self._bound[parents], self._range)
+        self.device[seat] = 0
         demands: dict[int, list[int]] = {}
         moved: int | None = seat
         while moved is not None:
-            first = moved
-            for ancestor in self._seats.near[self._earlier(first)].tolist():
-                demands.setdefault(ancestor, []).append(int(self.device[first]))
+            first = min(first, moved)
+            for ancestor in self._seats.near[self._earlier(moved)].tolist():
+                demands.setdefault(ancestor, []).append(int(self.device[moved]))
             moved = self._move_next(demands)
         return first
 
     def _move_next(self, demands: dict[int, list[int]]) -> int | None:
-        """Move the last seat that breaks a demand and return it; None if all are met."""
+        """Move the last seat that breaks a demand and can be moved; None if none is left."""
         while demands:
             seat = max(demands)
-            wanted = self._reach[demands.pop(seat)]
-            if wanted[:, self.device[seat]].all():
+            suits = np.logical_and.reduce(self._reach[demands.pop(seat)])
+            here = int(self.device[seat])
+            closer = suits & (self._hops[0] < self._hops[0, here])
+            if suits[here] or not closer.any():
                 continue
-            common = np.asarray(wanted.all(axis=0))
-            self._move(seat, self._nearest(int(self.device[seat]), common if common.any() else wanted[0]))
+            self.device[seat] = np.where(closer, self._hops[here], len(closer)).argmin()
+            self._bound[seat] = self._hops[0, self.device[seat]]
+            self.relocations += 1
             return seat
         return None
-
-    def _nearest(self, device: int, allowed: NDArray[np.bool_]) -> int:
-        distance = (np.arange(len(allowed)) - device) % len(allowed)
-        around = np.minimum(distance, len(allowed) - distance)
-        return int(np.where(allowed, around, len(allowed)).argmin())
-
-    def _move(self, seat: int, device: int) -> None:
-        self.device[seat] = self._moved[seat] = device
-        self.relocations += 1
 
     def _rewind(self, seat: int) -> None:
         """Forget the times of `seat` and all after it."""

@@ -72,13 +72,17 @@ def _reach_range(devices: int, dp: int, reach_hops: int | None) -> int | None:
     return reach_hops
 
 
+def hops_between(devices: int) -> NDArray[np.int64]:
+    """Distances on a circle of devices. [devices, devices]"""
+    index = np.arange(devices)
+    around = (index[:, None] - index[None, :]) % devices
+    return np.asarray(np.minimum(around, devices - around), dtype=np.int64)
+
+
 def reach_table(limits: PlacementLimits) -> NDArray[np.bool_]:
     """Which device may talk to which, itself included. [devices, devices]"""
-    index = np.arange(limits.devices)
-    distance = (index[:, None] - index[None, :]) % limits.devices
-    if limits.range_hops is None:
-        return np.ones_like(distance, dtype=np.bool_)
-    return np.asarray(np.minimum(distance, limits.devices - distance) <= limits.range_hops)
+    hops = hops_between(limits.devices)
+    return np.ones_like(hops, dtype=np.bool_) if limits.range_hops is None else hops <= limits.range_hops
 
 
 def broken_edges(

@@ -184,6 +184,14 @@ def test_the_limits_hold_for_every_edge(case, range_hops, visits, ties):
         assert placed.limits.allows(int(a), int(b))
 
 
+@settings(deadline=None, max_examples=200)
+@given(case=random_graphs(), range_hops=st.integers(0, 4))
+def test_relocation_ends(case, range_hops):
+    """Every relocation brings a sub-op closer to device 0 for good: given the visits, it converges."""
+    graph, k = case
+    assert place(graph, k, range_hops, visits=graph.subops * k + 1).converged
+
+
 @settings(deadline=None, max_examples=50)
 @given(case=random_graphs(), range_hops=st.integers(0, 4))
 def test_the_same_graph_is_placed_the_same(case, range_hops):
@@ -193,11 +201,17 @@ def test_the_same_graph_is_placed_the_same(case, range_hops):
     assert first.device.tolist() == second.device.tolist()
 
 
-def test_aligned_puts_part_p_on_device_p():
-    """Whole ops on device 0."""
-    graph = balanced([1, 3, 2], [])
-    placed = Aligned(Aligned.Options()).place(graph, PlacementLimits(devices=3, range_hops=1))
-    assert placed.device.tolist() == [0, 0, 1, 2, 0, 1]
+def test_aligned_puts_equal_slices_together():
+    """k = 6: 6 parts on devices 0..5, 3 parts on every second, a follower with the part it follows."""
+    graph = balanced([1, 6, 3, 2, 3], [], follows={4: 1})
+    placed = Aligned(Aligned.Options()).place(graph, PlacementLimits(devices=6, range_hops=1))
+    assert [devices_of(placed, op) for op in range(5)] == [
+        [0],
+        [0, 1, 2, 3, 4, 5],
+        [0, 2, 4],
+        [0, 3],
+        [0, 1, 2],
+    ]
 
 
 def test_aligned_refuses_what_the_limits_forbid():
