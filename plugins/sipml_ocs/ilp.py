@@ -90,6 +90,14 @@ def _permutations(
     return values[of_pair].reshape(switches, pairs).sum(axis=0).astype(np.int32), proved
 
 
+class _QuietHighs(highspy.Highs):
+    """Silent from the start: highspy 1.16 prints a banner while it is constructed."""
+
+    def enableCallbacks(self) -> None:
+        self.silent()
+        super().enableCallbacks()
+
+
 def _solve(
     entries: Entries,
     *,
@@ -114,8 +122,7 @@ def _solve(
     model.a_matrix_.value_ = values[order]
     integer, real = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
     model.integrality_ = [integer] * (len(lower) - 1) + [real]
-    solver = highspy.Highs()
-    solver.silent()
+    solver = _QuietHighs()
     solver.setOptionValue("time_limit", time_limit_s)
     solver.setOptionValue("mip_rel_gap", 0.0)
     solver.setOptionValue("mip_abs_gap", 0.0)
