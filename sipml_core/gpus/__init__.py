@@ -1,1 +1,9 @@
 """Time and memory of GPUs."""
+
+from sipml_core.gpus.datasheets import A100, H100, H200, V100
+from sipml_core.gpus.steptime import op_times_us, step_time_us
+from sipml_core.gpus.table import TableGpu
+
+GPU_MODELS = (V100, A100, H100, H200, TableGpu)
+
+__all__ = ["A100", "GPU_MODELS", "H100", "H200", "V100", "TableGpu", "op_times_us", "step_time_us"]

@@ -21,6 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.checks import float64_vector
+from sipml_core.csvtable import read_table
 from sipml_core.errors import ConfigError, unknown
 from sipml_core.interfaces import Convergence
 from sipml_core.options import option
@@ -155,36 +156,12 @@ MEASURED = ("resnet50", "bert_large", "gpt3_175b", "llama31_405b", "llama31_8b")
 
 
 def _user_curve(path: Path) -> Curve:
-    try:
-        with path.open(newline="", encoding="utf-8-sig") as file:
-            reader = csv.DictReader(file)
-            missing = {"global_batch", "steps"} - set(reader.fieldnames or ())
-            rows = list(reader)
-    except (OSError, UnicodeDecodeError) as error:
-        raise ConfigError(f"curve: cannot read {str(path)!r}: {error}") from None
-    if missing:
-        raise ConfigError(f"curve: {str(path)!r} lacks the column {sorted(missing)[0]!r}")
-    points = [_user_point(path, line, row) for line, row in enumerate(rows, start=2)]
-    if not points:
-        raise ConfigError(f"curve: {str(path)!r} has no rows")
-    if len({batch for batch, _ in points}) != len(points):
-        raise ConfigError(f"curve: {str(path)!r} gives a global_batch twice")
-    return _curve(points, f"table {path}")
-
-
-def _user_point(path: Path, line: int, row: Mapping[str, str | None]) -> tuple[float, float]:
-    batch, steps = (_positive(path, line, column, row[column]) for column in ("global_batch", "steps"))
-    return batch, batch * steps
-
-
-def _positive(path: Path, line: int, column: str, text: str | None) -> float:
-    try:
-        value = float(text or "")
-    except ValueError:
-        value = 0.0
-    if not 0 < value < float("inf"):
-        raise ConfigError(f"curve: {str(path)!r} line {line}: {column} must be positive, got {text!r}")
-    return value
+    points: dict[float, float] = {}
+    for line, _, (batch, steps) in read_table(path, key="curve", numbers=["global_batch", "steps"]):
+        if batch in points:
+            raise ConfigError(f"curve: {str(path)!r} line {line}: global_batch {batch:g} is given twice")
+        points[batch] = batch * steps
+    return _curve(points.items(), f"table {path}")
 
 
 def _curve(points: Iterable[tuple[float, float]], source: str) -> Curve:

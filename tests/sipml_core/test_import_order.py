@@ -12,7 +12,7 @@ ROOT = Path(sipml_core.__file__).parent
 #: Rooms from the ground up; those on one line may not import each other's later members.
 FLOORS = [
     ["errors"],
-    ["units", "checks"],
+    ["units", "checks", "csvtable"],
     ["options"],
     ["model"],
     ["interfaces"],
