@@ -56,8 +56,8 @@ def receiver_margin_db(
     -------
     margin_db, penalty_db : [..., rings]
         Power over sensitivity after every loss and the penalty; and the penalty -10 log10(1 - x), where x is
-        the power of the other lines over that of the own (Ramaswami and Sivarajan, Optical Networks, chapter 5:
-        crosstalk between different wavelengths). A closed eye, x >= 1, is a penalty of infinity.
+        the power of the other lines over that of the own (Ramaswami and Sivarajan, Optical Networks,
+        chapter 5: crosstalk between different wavelengths). A closed eye, x >= 1, is a penalty of infinity.
     """
     light = dropped * lit[..., np.newaxis, :]
     signal = np.where(own, dropped, 0.0).sum(axis=-1)

@@ -247,6 +247,7 @@ class TeraPhy:
 
     def _step_rings(self) -> None:
         self._write_heaters()
+        self.link_energy_nj += self.capacity_gbps * self.step_us * self.pj_per_bit
         self.bank.advance(self.step_us)
         self._tick += 1
         sent = np.zeros((self.macros, self.grid.lines), dtype=bool)
@@ -265,7 +266,6 @@ class TeraPhy:
         self._log_moves(before)
         self._explain(light, margin_db)
         self._align()
-        self.link_energy_nj += self.capacity_gbps * self.step_us * self.pj_per_bit
 
     def _arriving(self) -> Mask:
         """Lines that carry light on the receiving bus of each macro. [macros, lines]"""

@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from hwsim import optics
 from hwsim.bank import RingBank
 from hwsim.design import LAWS, ControlLaw, RingDesign
 from hwsim.errors import HwsimError, check, choice, field_of
@@ -117,7 +118,7 @@ class RetuneStages:
 
 @attrs.frozen(kw_only=True, eq=False)
 class RetuneTrace:
-    """One retune, sampled at every step; arrays are [samples]."""
+    """One retune and a little of what follows, sampled at every step; arrays are [samples]."""
 
     hop_ghz: float
     tau_us: float
@@ -170,7 +171,11 @@ def _emulate(
             f"{bench.calibration_error:g}; 'pi-lock' removes such an error"
         )
     if watch is not None:
-        watch((tick + 1) * bench.step_us, bank, lanes)
+        # A little of what follows shows that the channel stays up.
+        for later in range(tick + 1, tick + 2 + tick // 12):
+            watch(later * bench.step_us, bank, lanes)
+            bank.advance(bench.step_us)
+            lanes.step(locked=bank.locked, clear=every)
     control = np.full(rings, control_ticks * bench.step_us)
     return np.diff(np.vstack([np.zeros(rings), control, entered[State.LOCKING :]]), axis=0)
 
@@ -266,8 +271,7 @@ def retune_trace(hop_ghz: float, **bench_fields: Any) -> RetuneTrace:
     def watch(time_us: float, bank: RingBank, lanes: Lanes) -> None:
         # Against the new line from the start: before the heaters hear of it the bank still knows the old one.
         detuning = target_ghz - bank.shift_ghz[0]
-        peak = float(bank.design.peak_drop)
-        drop = peak / (1.0 + (2.0 * detuning / bank.fwhm_ghz[0]) ** 2)
+        drop = float(optics.drop(detuning, bank.fwhm_ghz[0], bank.design.peak_drop))
         samples.append(
             (time_us, bank.temperature_k[0], detuning, drop, bank.power_mw[0], float(lanes.state[0]))
         )
