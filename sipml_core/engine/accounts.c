@@ -59,39 +59,36 @@ void account_dark(engine *run, int32_t link_id, int32_t change)
     }
 }
 
-static double unsent(const engine *run, const flow *f)
+/* Add what the active transfers have sent, times `sign`, to the links they cross. */
+static void add_sent(const engine *run, double sign, double *bytes)
 {
-    double left = f->left - f->rate * (run->now - f->since);
-    return left > 0 ? left : 0;
+    for (int64_t id = 0; id < run->flow_count; id++) {
+        const flow *f = &run->flows[id];
+        if (f->transfer == NONE)
+            continue;
+        double left = f->left - f->rate * (run->now - f->since);
+        double sent = run->graph.size_bytes[f->transfer] - (left > 0 ? left : 0);
+        for (int32_t k = 0; k < f->crossings; k++)
+            bytes[run->crossing_link[id * run->net.width + k]] += sign * sent;
+    }
 }
 
 void engine_carried(const engine *run, double *bytes)
 {
     for (int64_t id = 0; id < run->net.links; id++)
         bytes[id] = run->links[id].bytes;
-    for (int64_t p = 0; p < run->net.pairs; p++) {
-        const flow *f = &run->flows[p];
-        if (f->transfer == NONE)
-            continue;
-        double sent = run->graph.size_bytes[f->transfer] - unsent(run, f);
-        for (int64_t k = run->pairs[p].route; k < run->pairs[p + 1].route; k++)
-            bytes[run->crossing_link[k]] += sent;
-    }
+    add_sent(run, 1, bytes);
 }
 
 void engine_backlog(const engine *run, double *bytes)
 {
     memset(bytes, 0, (size_t)run->net.links * sizeof *bytes);
-    for (int64_t p = 0; p < run->net.pairs; p++) {
-        if (run->pairs[p].waiting == 0)
-            continue;
-        const flow *f = &run->flows[p];
-        double backlog = run->pairs[p].queued;
-        if (f->transfer != NONE)
-            backlog -= run->graph.size_bytes[f->transfer] - unsent(run, f);
+    for (int64_t p = 0; p < run->net.pairs; p++)
         for (int64_t k = run->pairs[p].route; k < run->pairs[p + 1].route; k++)
-            bytes[run->crossing_link[k]] += backlog > 0 ? backlog : 0;
-    }
+            bytes[run->route_link[k]] += run->pairs[p].queued;
+    add_sent(run, -1, bytes);
+    for (int64_t id = 0; id < run->net.links; id++)
+        bytes[id] = bytes[id] > 0 ? bytes[id] : 0;
 }
 
 void engine_report(engine *run)

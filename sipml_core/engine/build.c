@@ -118,9 +118,11 @@ static int take_memory(engine *run)
            take(&run->gpus, run->graph.gpus, sizeof *run->gpus) &&
            take(&run->queue, run->queues, sizeof *run->queue) && take(&run->pairs, n->pairs, sizeof *run->pairs) &&
            take(&run->flows, n->pairs, sizeof *run->flows) && take(&run->links, n->links, sizeof *run->links) &&
-           take(&run->crossing_link, crossings, sizeof *run->crossing_link) &&
-           take(&run->crossing_slot, crossings, sizeof *run->crossing_slot) &&
+           take(&run->route_link, crossings, sizeof *run->route_link) &&
+           take(&run->crossing_link, n->pairs * n->width, sizeof *run->crossing_link) &&
+           take(&run->crossing_slot, n->pairs * n->width, sizeof *run->crossing_slot) &&
            take(&run->members, crossings, sizeof *run->members) &&
+           take(&run->spare_flows, n->pairs, sizeof *run->spare_flows) &&
            take(&run->circuit_first, circuits, sizeof *run->circuit_first) &&
            take(&run->circuit_pair, crossings, sizeof *run->circuit_pair) &&
            take_heap(&run->ends, run->graph.gpus + run->graph.transfers, 0) &&
@@ -140,11 +142,11 @@ static void index_routes(engine *run)
         run->pairs[p].route = crossing;
         for (int64_t k = p * n->width; k < (p + 1) * n->width; k++)
             if (n->pair_links[k] != NONE)
-                run->crossing_link[crossing++] = n->pair_links[k];
+                run->route_link[crossing++] = n->pair_links[k];
     }
     run->pairs[n->pairs].route = crossing;
     for (int64_t k = 0; k < crossing; k++)
-        run->links[run->crossing_link[k] + 1].first++; /* there is one more than links */
+        run->links[run->route_link[k] + 1].first++; /* there is one more than links */
     for (int64_t id = 0; id < n->links; id++)
         run->links[id + 1].first += run->links[id].first;
 }
@@ -157,11 +159,11 @@ static void index_circuits(engine *run)
         run->circuit_first[c] = run->links[n->first_circuit + c].first - run->links[n->first_circuit].first;
     for (int64_t p = 0; p < n->pairs; p++)
         for (int64_t k = run->pairs[p].route; k < run->pairs[p + 1].route; k++) {
-            int64_t circuit = run->crossing_link[k] - n->first_circuit;
+            int64_t circuit = run->route_link[k] - n->first_circuit;
             if (circuit < 0)
                 continue;
             run->circuit_pair[run->circuit_first[circuit]++] = (int32_t)p;
-            run->pairs[p].dark += run->links[run->crossing_link[k]].capacity <= 0;
+            run->pairs[p].dark += run->links[run->route_link[k]].capacity <= 0;
         }
     for (int64_t c = circuits; c > 0; c--) /* filling moved each start to the next */
         run->circuit_first[c] = run->circuit_first[c - 1];
@@ -181,8 +183,6 @@ static void set_out(engine *run)
         run->gpus[id].running = run->gpus[id].ready = NONE;
     for (int64_t id = 0; id < run->queues; id++)
         run->queue[id].root = run->queue[id].active = NONE;
-    for (int64_t p = 0; p < run->net.pairs; p++)
-        run->flows[p].transfer = run->flows[p].bottleneck = NONE;
     for (int64_t id = 0; id < run->net.links; id++)
         run->links[id].capacity = run->net.link_gbps[id] * BYTES_PER_US_PER_GBPS;
 }
@@ -232,7 +232,7 @@ void engine_free(engine *run)
         return;
     void *taken[] = {run->waits,         run->child,          run->sibling,       run->marked,
                      run->gpus,          run->queue,          run->pairs,         run->flows,
-                     run->links,         run->crossing_link,  run->crossing_slot, run->members,
+                     run->links,         run->crossing_link,  run->crossing_slot, run->members, run->route_link, run->spare_flows,
                      run->circuit_first, run->circuit_pair,   run->ends.items,    run->drains.items,
                      run->drains.slot,   run->shares.items,   run->shares.slot,   run->touched_gpus,
                      run->touched_queues, run->fresh,         run->dirty,         run->inside,

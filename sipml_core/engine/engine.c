@@ -130,15 +130,16 @@ static void leave_queue(engine *run, int32_t p, int32_t t)
     if (of->dark)
         account_pending(run, p, 0, 1);
     for (int64_t k = of->route; k < of[1].route; k++)
-        run->links[run->crossing_link[k]].bytes += size;
+        run->links[run->route_link[k]].bytes += size;
 }
 
-static void drain(engine *run, int32_t p)
+static void drain(engine *run, int32_t flow_id)
 {
-    int32_t t = run->flows[p].transfer, node = t + (int32_t)run->graph.tasks;
+    int32_t t = run->flows[flow_id].transfer, p = run->flows[flow_id].pair;
+    int32_t node = t + (int32_t)run->graph.tasks;
     double latency = run->graph.hops[t] * run->net.pair_latency_us[p];
     leave_queue(run, p, t);
-    run->flows[p].transfer = NONE;
+    run->flows[flow_id].transfer = NONE;
     touch_queue(run, queue_of(run, p));
     if (latency > 0)
         heap_push(&run->ends, node, run->now + latency);
@@ -146,15 +147,21 @@ static void drain(engine *run, int32_t p)
         end_transfer(run, node);
 }
 
-static void activate(engine *run, int32_t p, int32_t t)
+/* The next transfer of a queue that has bytes, or NONE; those without bytes before it take their latency only. */
+static int32_t next_in_queue(engine *run, queue *line)
 {
-    flow *f = &run->flows[p];
-    f->transfer = t;
-    f->left = run->graph.size_bytes[t];
-    f->since = run->now;
+    while (line->root != NONE) {
+        int32_t node = ready_pop(run, &line->root), t = node - (int32_t)run->graph.tasks;
+        if (run->graph.size_bytes[t] > 0)
+            return t;
+        int32_t p = run->net.transfer_pair[t];
+        leave_queue(run, p, t);
+        heap_push(&run->ends, node, run->now + run->graph.hops[t] * run->net.pair_latency_us[p]);
+    }
+    return NONE;
 }
 
-/* Give a queue without a sender its next transfer. One on the same pair takes over the rate of the last. */
+/* Give a queue without a sender its next transfer. One on the same links takes over the rate of the last. */
 static void serve_queue(engine *run, int32_t q)
 {
     queue *line = &run->queue[q];
@@ -162,26 +169,19 @@ static void serve_queue(engine *run, int32_t q)
     line->touched = 0;
     if (last != NONE && run->flows[last].transfer != NONE)
         return;
-    line->active = NONE;
-    while (line->root != NONE && line->active == NONE) {
-        int32_t node = ready_pop(run, &line->root), t = node - (int32_t)run->graph.tasks;
-        int32_t p = run->net.transfer_pair[t];
-        if (run->graph.size_bytes[t] > 0) {
-            activate(run, p, t);
-            line->active = p;
-        } else {
-            leave_queue(run, p, t);
-            heap_push(&run->ends, node, run->now + run->graph.hops[t] * run->net.pair_latency_us[p]);
-        }
-    }
-    if (last == line->active && last != NONE) {
-        rates_schedule(run, last);
-        return;
-    }
-    if (last != NONE)
+    int32_t t = next_in_queue(run, line), p = t == NONE ? NONE : run->net.transfer_pair[t];
+    int takes_over = last != NONE && run->flows[last].pair == p;
+    if (last != NONE && !takes_over)
         rates_detach(run, last);
-    if (line->active != NONE)
-        rates_attach(run, line->active);
+    line->active = takes_over ? last : p == NONE ? NONE : rates_attach(run, p);
+    if (line->active == NONE)
+        return;
+    flow *f = &run->flows[line->active];
+    f->transfer = t;
+    f->left = run->graph.size_bytes[t];
+    f->since = run->now;
+    if (takes_over)
+        rates_schedule(run, last);
 }
 
 static void serve_gpu(engine *run, int32_t id)
@@ -314,10 +314,10 @@ int engine_is_moving(const engine *run)
 int64_t engine_active(const engine *run, int32_t *transfer, double *gbps)
 {
     int64_t count = 0;
-    for (int64_t p = 0; p < run->net.pairs; p++)
-        if (run->flows[p].transfer != NONE) {
-            transfer[count] = run->flows[p].transfer;
-            gbps[count++] = run->flows[p].rate / BYTES_PER_US_PER_GBPS;
+    for (int64_t id = 0; id < run->flow_count; id++)
+        if (run->flows[id].transfer != NONE) {
+            transfer[count] = run->flows[id].transfer;
+            gbps[count++] = run->flows[id].rate / BYTES_PER_US_PER_GBPS;
         }
     return count;
 }

@@ -47,36 +47,45 @@ static void hold_back(engine *run, flow *f, int32_t link_id)
     f->bottleneck = link_id;
 }
 
-void rates_attach(engine *run, int32_t flow_id)
+/* A new flow on the links of a pair. */
+int32_t rates_attach(engine *run, int32_t pair_id)
 {
-    run->flows[flow_id].rate = 0;
-    run->flows[flow_id].bottleneck = NONE;
+    int32_t flow_id =
+        run->spare_flow_count ? run->spare_flows[--run->spare_flow_count] : (int32_t)run->flow_count++;
+    flow *f = &run->flows[flow_id];
+    int64_t route = run->pairs[pair_id].route, crossing = flow_id * run->net.width;
+    f->rate = 0;
+    f->bottleneck = NONE;
+    f->pair = pair_id;
+    f->crossings = (int32_t)(run->pairs[pair_id + 1].route - route);
     run->fresh[run->fresh_count++] = flow_id;
-    for (int64_t k = run->pairs[flow_id].route; k < run->pairs[flow_id + 1].route; k++) {
-        int32_t link_id = run->crossing_link[k];
+    for (int32_t k = 0; k < f->crossings; k++, crossing++) {
+        int32_t link_id = run->crossing_link[crossing] = run->route_link[route + k];
         link *l = &run->links[link_id];
-        run->crossing_slot[k] = l->count;
-        run->members[l->first + l->count++] = (member){flow_id, (int32_t)k};
+        run->crossing_slot[crossing] = l->count;
+        run->members[l->first + l->count++] = (member){flow_id, (int32_t)crossing};
         touch(run, link_id);
     }
+    return flow_id;
 }
 
 void rates_detach(engine *run, int32_t flow_id)
 {
     flow *f = &run->flows[flow_id];
+    int64_t crossing = flow_id * run->net.width;
     hold_back(run, f, NONE);
-    for (int64_t k = run->pairs[flow_id].route; k < run->pairs[flow_id + 1].route; k++) {
-        int32_t link_id = run->crossing_link[k];
+    for (int32_t k = 0; k < f->crossings; k++, crossing++) {
+        int32_t link_id = run->crossing_link[crossing];
         link *l = &run->links[link_id];
         member last = run->members[l->first + --l->count];
-        run->members[l->first + run->crossing_slot[k]] = last;
-        run->crossing_slot[last.crossing] = run->crossing_slot[k];
+        run->members[l->first + run->crossing_slot[crossing]] = last;
+        run->crossing_slot[last.crossing] = run->crossing_slot[crossing];
         l->used = l->count ? l->used - f->rate : 0;
         if (f->rate > 0)
             flow_stops(run, l);
         touch(run, link_id);
     }
-    f->rate = 0;
+    run->spare_flows[run->spare_flow_count++] = flow_id;
 }
 
 void rates_schedule(engine *run, int32_t flow_id)
@@ -121,8 +130,9 @@ static void apply(engine *run, int32_t flow_id, double rate)
     f->since = run->now;
     int starts = rate > 0 && f->rate == 0, stops = rate == 0 && f->rate > 0;
     f->rate = rate;
-    for (int64_t k = run->pairs[flow_id].route; k < run->pairs[flow_id + 1].route; k++) {
-        link *l = &run->links[run->crossing_link[k]];
+    const int32_t *crossing = run->crossing_link + flow_id * run->net.width;
+    for (int32_t k = 0; k < f->crossings; k++) {
+        link *l = &run->links[crossing[k]];
         l->used += change;
         if (starts)
             flow_starts(run, l);
@@ -137,16 +147,17 @@ static void apply(engine *run, int32_t flow_id, double rate)
 /* A flow that meets no other gets its narrowest link, at once. */
 static int alone(engine *run, int32_t flow_id)
 {
-    const pair *p = &run->pairs[flow_id];
-    int32_t narrowest = run->crossing_link[p->route];
-    for (int64_t k = p->route; k < p[1].route; k++) {
-        int32_t link_id = run->crossing_link[k];
+    flow *f = &run->flows[flow_id];
+    const int32_t *crossing = run->crossing_link + flow_id * run->net.width;
+    int32_t narrowest = crossing[0];
+    for (int32_t k = 0; k < f->crossings; k++) {
+        int32_t link_id = crossing[k];
         if (run->links[link_id].count != 1)
             return 0;
         if (run->links[link_id].capacity < run->links[narrowest].capacity)
             narrowest = link_id;
     }
-    hold_back(run, &run->flows[flow_id], narrowest);
+    hold_back(run, f, narrowest);
     apply(run, flow_id, run->links[narrowest].capacity);
     return 1;
 }
@@ -200,11 +211,11 @@ static void collect_links(engine *run)
     run->around_count = 0;
     for (int64_t i = 0; i < run->inside_count; i++) {
         flow *f = &run->flows[run->inside[i]];
-        const pair *p = &run->pairs[run->inside[i]];
+        const int32_t *crossing = run->crossing_link + run->inside[i] * run->net.width;
         f->phase = FILL_OPEN;
-        for (int64_t k = p->route; k < p[1].route; k++) {
-            visit(run, run->crossing_link[k]);
-            link *l = &run->links[run->crossing_link[k]];
+        for (int32_t k = 0; k < f->crossings; k++) {
+            visit(run, crossing[k]);
+            link *l = &run->links[crossing[k]];
             l->open++;
             l->spare += f->rate;
         }
@@ -230,9 +241,9 @@ static void fix(engine *run, int32_t flow_id, int32_t bottleneck, double rate)
     f->phase = FILL_FIXED;
     f->next_rate = rate;
     hold_back(run, f, bottleneck);
-    const pair *p = &run->pairs[flow_id];
-    for (int64_t k = p->route; k < p[1].route; k++) {
-        int32_t link_id = run->crossing_link[k];
+    const int32_t *crossing = run->crossing_link + flow_id * run->net.width;
+    for (int32_t k = 0; k < f->crossings; k++) {
+        int32_t link_id = crossing[k];
         link *l = &run->links[link_id];
         l->spare = l->spare > rate ? l->spare - rate : 0;
         if (--l->open == 0)

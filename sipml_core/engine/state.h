@@ -29,23 +29,27 @@ void heap_remove(heap *h, int32_t id);          /* needs slot: nothing if it is 
 int32_t heap_pop(heap *h);
 void heap_order(heap *h);                       /* after items were appended in any order */
 
-/* Where a pair's active transfer stands. */
+/* Where a flow stands while it is shared out again. */
 enum fill_phase { FILL_OPEN, FILL_FIXED, FILL_JOINING };
 
+/* The active transfer of a queue. There are few at a time, so they live in slots that are used again: their
+ * crossings of links are [slot * width, slot * width + crossings). */
 typedef struct flow {
     double rate;  /* bytes per us */
     double left;  /* bytes left at `since` */
     double since;
     double next_rate;
     int64_t stamp; /* equals engine.stamp while the flow is being shared out again */
-    int32_t transfer; /* index of the active one, or NONE */
+    int32_t transfer; /* NONE: its last byte has left, and its place on the links may be taken over */
+    int32_t pair;
     int32_t bottleneck;
     int32_t phase;
+    int32_t crossings;
 } flow;
 
 typedef struct pair {
     double queued; /* bytes of transfers that joined and have not sent their last byte */
-    int64_t route; /* first of its crossings; the next pair's is the end */
+    int64_t route; /* first of its links; the next pair's is the end */
     int32_t waiting; /* how many those are */
     int32_t dark;    /* circuit links on the route that carry nothing */
 } pair;
@@ -91,7 +95,7 @@ typedef struct gpu {
 
 typedef struct queue {
     int32_t root;   /* of the transfers that wait */
-    int32_t active; /* pair of the one that sends, or NONE */
+    int32_t active; /* flow of the one that sends, or NONE */
     uint8_t touched;
 } queue;
 
@@ -114,24 +118,27 @@ struct engine {
     gpu *gpus;
     queue *queue;
     pair *pairs; /* [pairs + 1] */
-    flow *flows; /* [pairs] */
+    flow *flows; /* [pairs], of which flow_count were ever used */
     link *links;
 
-    int32_t *crossing_link; /* [crossings] */
-    int32_t *crossing_slot; /* [crossings] place among the members of its link */
-    member *members;        /* [crossings] */
+    int32_t *route_link;    /* links of all pairs, without padding */
+    int32_t *crossing_link; /* [pairs * width] */
+    int32_t *crossing_slot; /* [pairs * width] place among the members of its link */
+    member *members;        /* of all links */
+    int32_t *spare_flows;   /* [pairs] */
+    int64_t flow_count, spare_flow_count;
     int64_t *circuit_first; /* [circuits + 1] */
     int32_t *circuit_pair;  /* pairs that cross each circuit */
 
     heap ends;   /* tasks and arrivals of transfers, by node */
-    heap drains; /* last bytes of active transfers, by pair */
+    heap drains; /* last bytes of active transfers, by flow */
     heap shares; /* links, while sharing out */
 
     int32_t *touched_gpus;
     int32_t *touched_queues;
-    int32_t *fresh; /* pairs that became active in this instant */
+    int32_t *fresh; /* flows attached in this instant */
     int32_t *dirty; /* links */
-    int32_t *inside; /* pairs shared out again */
+    int32_t *inside; /* flows shared out again */
     int32_t *around; /* links they cross */
     int64_t touched_gpu_count, touched_queue_count, fresh_count, dirty_count, inside_count, around_count;
     int64_t stamp;
@@ -146,7 +153,7 @@ void ready_push(engine *run, int32_t *root, int32_t node);
 int32_t ready_pop(engine *run, int32_t *root);
 
 /* rates.c: who gets how much of which link */
-void rates_attach(engine *run, int32_t flow_id);
+int32_t rates_attach(engine *run, int32_t pair_id);
 void rates_detach(engine *run, int32_t flow_id);
 void rates_schedule(engine *run, int32_t flow_id);
 void rates_change(engine *run, int32_t link_id, double capacity);
