@@ -4,6 +4,7 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from sipml_core.engine.simulate import simulate
 from sipml_core.errors import ConfigError, SipmlError
 from sipml_core.parallel.collectives import Rings, all_reduce_bytes, ring_allreduce_tasks
 from sipml_core.parallel.taskbuilder import TaskBuilder
@@ -164,3 +165,52 @@ def test_bad_input_is_refused():
         ring_allreduce_tasks(4, 1.0, form="rnig")
     with pytest.raises(SipmlError, match="size_bytes must be finite and not negative"):
         ring_allreduce_tasks(4, -1.0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+@pytest.mark.parametrize("n", SIZES)
+def test_never_below_the_bandwidth_bound(n, form, flat):
+    """Through the engine: not faster than 2 (n - 1) / n M / B, and on a uniform ring not slower."""
+    tasks = ring_allreduce_tasks(n, 1e6, form=form)
+    bound_us = 2 * (n - 1) / n * 1e6 / 1000
+    total_us = simulate(tasks, flat(tasks, gbps=8.0)).total_us
+    assert total_us >= bound_us * (1 - 1e-9)
+    assert total_us == pytest.approx(bound_us)
+
+
+@pytest.mark.parametrize("latency_us", [0.0, 0.7, 50.0])
+@pytest.mark.parametrize("name", ["all_reduce", "reduce_scatter", "all_gather"])
+@pytest.mark.parametrize("n", [2, 3, 8, 24])
+def test_both_forms_agree_on_a_uniform_ring(n, name, latency_us, flat):
+    """All ready at once, every pair alone at B: explicit steps and fluid within 1 %, latencies included."""
+    times = []
+    for form in FORMS:
+        tasks, _, _ = run_collective(name, [range(n)], form, 1e5)
+        times.append(simulate(tasks, flat(tasks, latency_us=latency_us)).total_us)
+    assert times[0] == pytest.approx(times[1], rel=0.01)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_latency_is_paid_once_per_step(form, flat):
+    """0 bytes over 4 members at 1 us: 2 x 3 steps."""
+    tasks = ring_allreduce_tasks(4, 0.0, form=form)
+    assert simulate(tasks, flat(tasks, latency_us=1.0)).total_us == pytest.approx(6.0)
+
+
+@pytest.mark.parametrize("form", FORMS)
+def test_tiers_take_the_time_of_each_phase(form, flat):
+    """2 servers of 4, M = 8000 bytes at 1000 bytes/us: 6 us scatter, 2 us across, 6 us gather."""
+    tasks, _, _ = run_collective("all_reduce", np.arange(8).reshape(1, 2, 4), form, 8000.0)
+    assert simulate(tasks, flat(tasks)).total_us == pytest.approx(1 + 14 + 1)
+
+
+def test_a_late_member_holds_up_only_what_needs_it(flat):
+    """In explicit steps three of four members send their first chunk while the fourth still computes."""
+    builder = TaskBuilder(4)
+    ready = builder.tasks([[0, 1, 2, 3]], [[0.0, 0.0, 0.0, 100.0]], 0, 0)
+    Rings(builder=builder, form="ring").all_reduce(np.arange(4, dtype=np.int32)[None], 4000.0, ready)
+    tasks = builder.build()
+    timeline = simulate(tasks, flat(tasks))
+    first_step = timeline.end_us[tasks.compute_tasks :][:4]
+    assert first_step == pytest.approx([1.0, 1.0, 1.0, 101.0])
+    assert timeline.total_us == pytest.approx(100 + 6)
