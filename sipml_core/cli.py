@@ -164,6 +164,52 @@ def plugins(name: str | None) -> None:
     _console().print(offers_table(registry) if name is None else offer_page(registry, name))
 
 
+@main.command()
+@click.option("--topology", required=True, help="A circuit topology, see `plugins`.")
+@click.option(
+    "--matrix",
+    required=True,
+    type=click.Path(path_type=Path),
+    help="N x N demands, row = sender: .csv or .npy.",
+)
+@click.option("--bandwidth", default="2 Tbps", show_default=True, help="Of one GPU, each direction.")
+@click.option("--scheduler", help="Default: the topology's own.")
+@click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="An option of the topology.")
+@click.option("--out", type=click.Path(path_type=Path), default=Path("results/circuits"), show_default=True)
+@click.option("--picture/--no-picture", default=True, help="Draw plan.png (needs matplotlib).")
+@answers
+def circuits(
+    topology: str,
+    matrix: Path,
+    bandwidth: str,
+    scheduler: str | None,
+    overrides: tuple[str, ...],
+    out: Path,
+    picture: bool,
+) -> None:
+    """Plan circuits for one traffic matrix and show what they achieve.
+
+    \b
+    Example, three GPUs in a circle:
+      printf '0,5,0\\n0,0,5\\n5,0,0\\n' > tm.csv
+      python -m sipml_core circuits --topology sip-ring --matrix tm.csv
+    """
+    from sipml_core.circuits.matrix import read_matrix
+    from sipml_core.planning import plan_circuits
+    from sipml_core.report.circuits import plan_summary, plan_table, summary_lines, write_plan
+    from sipml_core.report.files import prepare_folder
+
+    registry = _registry()
+    traffic = read_matrix(matrix)
+    plan, notes = plan_circuits(registry, topology, scheduler, traffic, bandwidth, overrides)
+    prepare_folder(out)
+    files = write_plan(plan, traffic, out, picture)
+    _console().print(plan_table(plan, traffic, f"{topology}: circuits for {matrix.name}"))
+    for line in (*notes, *summary_lines(plan_summary(plan, traffic))):
+        click.echo(line)
+    click.echo(f"wrote {', '.join(str(path) for path in files)}", err=True)
+
+
 def _console() -> Any:
     """stdout: as wide as the terminal, and wide enough for the tables where there is none."""
     from rich.console import Console

@@ -158,7 +158,7 @@ def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment
     cluster = structure(top.cluster, Cluster, "cluster")
     gpu_table, gpu = _gpu(top.gpu, registry)
     interconnects = tuple(
-        _interconnect(table, path, cluster, registry) for path, table in _list(top.topology, "topology")
+        read_interconnect(table, path, cluster, registry) for path, table in _list(top.topology, "topology")
     )
     _unique("topology", [interconnect.label for interconnect in interconnects])
     jobs = tuple(
@@ -239,7 +239,10 @@ def _gpu(table: Mapping[str, Any], registry: Registry) -> tuple[GpuTable, GpuMod
     return head, _offer("gpu", table, "gpu", registry, reserved=["precision"], default=head.name)
 
 
-def _interconnect(table: Mapping[str, Any], path: str, cluster: Cluster, registry: Registry) -> Interconnect:
+def read_interconnect(
+    table: Mapping[str, Any], path: str, cluster: Cluster, registry: Registry
+) -> Interconnect:
+    """One [[topology]] table; errors begin with `path`."""
     reserved = ["label", "bandwidth_gbps", "scheduler", "estimator"]
     topology: Topology = _offer("topology", table, path, registry, reserved=reserved)
     scheduler: Scheduler | None = None

@@ -48,4 +48,4 @@ def _named(converter: Callable[[Any], Any]) -> Any:
         except ConfigError as error:
             raise ConfigError(f"{field.name} {error}") from None
 
-    return attrs.Converter(convert, takes_field=True)  # type: ignore[call-overload]
+    return attrs.Converter(convert, takes_field=True)

@@ -19,11 +19,16 @@ from sipml_core.model.network import Network
 from sipml_core.model.opgraph import OpGraph
 from sipml_core.model.strategy import Strategy
 from sipml_core.model.taskgraph import TaskGraph
+from sipml_core.parallel.layout import fixed_layout
 from sipml_core.parallel.limits import placement_limits
-from sipml_core.parallel.lowering import lower
+from sipml_core.parallel.lowering import TrafficBytes, lower, traffic_bytes
 from sipml_core.parallel.memory import check_memory
 from sipml_core.parallel.partition import partition
-from sipml_core.parallel.splits import choose_splits
+
+try:
+    from sipml_core.parallel.splits import choose_splits
+except ImportError:
+    choose_splits = None
 
 
 @attrs.define
@@ -54,6 +59,7 @@ class Prepared:
     network: Network
     circuits: ScheduledCircuits | None
     memory_bytes: float
+    traffic: TrafficBytes
     collective: str
 
 
@@ -85,12 +91,9 @@ class Workbench:
             (job.label, strategy, interconnect.cluster, limits), lambda: job.placer.place(balanced, limits)
         )
         memory_bytes = check_memory(placement, strategy, self.experiment.gpu.memory_bytes)
-        forms: list[int | None] = [None]
-        if fabric.server_gpus and strategy.mp == 1 and strategy.dp > fabric.server_gpus:
-            forms.append(fabric.server_gpus)
         return [
             self._finish(job, interconnect, strategy, fabric, placement, memory_bytes, server_gpus)
-            for server_gpus in forms
+            for server_gpus in _all_reduce_forms(fabric, strategy)
         ]
 
     def balanced(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> BalancedGraph:
@@ -99,12 +102,13 @@ class Workbench:
         graph = self.graph(job, strategy)
 
         def make() -> BalancedGraph:
-            layout: Any = job.table.layout
-            if layout == "auto":
+            if job.table.layout == "auto":
                 layout = choose_splits(
                     graph, gpu, cluster, mp=strategy.mp, dp=strategy.dp,
                     tau_us=strategy.tau_us, gbps=cluster.bandwidth_gbps,
                 )  # fmt: skip
+            else:
+                layout = fixed_layout(graph, job.table.layout)
             return partition(graph, gpu, cluster, mp=strategy.mp, tau_us=strategy.tau_us, layout=layout)
 
         result: BalancedGraph = self._balanced.get((job.label, strategy, cluster), make)
@@ -134,16 +138,13 @@ class Workbench:
             lambda: _jittered(
                 lower(
                     placement, strategy, cluster,
-                    order=fabric.order, server_gpus=server_gpus, gpu_speed=cluster.gpu_speed,
+                    order=fabric.order, server_gpus=server_gpus, gpu_speed=dict(cluster.gpu_speed),
                 ),
                 cluster.jitter,
                 self.experiment.seed,
             ),
         )  # fmt: skip
-        network = Network.of(fabric, tasks)
-        circuits = None
-        if fabric.circuits:
-            network, circuits = self._circuits(interconnect, fabric, network, tasks)
+        network, circuits = self._circuits(interconnect, fabric, Network.of(fabric, tasks), tasks)
         return Prepared(
             job=job,
             interconnect=interconnect,
@@ -154,32 +155,41 @@ class Workbench:
             network=network,
             circuits=circuits,
             memory_bytes=memory_bytes,
-            collective="hierarchical" if server_gpus else "ring",
+            traffic=traffic_bytes(placement, strategy),
+            collective="two-tier" if server_gpus else "ring",
         )
 
     def _circuits(
         self, interconnect: Interconnect, fabric: Fabric, network: Network, tasks: TaskGraph
-    ) -> tuple[Network, ScheduledCircuits]:
+    ) -> tuple[Network, ScheduledCircuits | None]:
         """The circuits' driver; on a one-shot network every pair must be served, or relayed."""
-        assert fabric.circuits is not None
-        assert interconnect.scheduler is not None
-
-        def drive(network: Network) -> ScheduledCircuits:
-            return ScheduledCircuits(
-                control=fabric.circuits,
-                scheduler=interconnect.scheduler,
-                estimator=ESTIMATORS[interconnect.estimator](network, tasks),
-                network=network,
-                total_bytes=job_bytes(network, tasks),
-            )
-
-        driver = drive(network)
-        if fabric.circuits.interval_us is None and len(unserved_pairs(network, driver.plan)):
-            if not fabric.circuits.relay:
-                refuse_unserved(network, driver.plan, fabric.circuits.circuits_per_gpu)
+        control, scheduler = fabric.circuits, interconnect.scheduler
+        if control is None or scheduler is None:
+            return network, None
+        driver = ScheduledCircuits(
+            control=control,
+            scheduler=scheduler,
+            estimator=ESTIMATORS[interconnect.estimator](network, tasks),
+            network=network,
+            total_bytes=job_bytes(network, tasks),
+        )
+        if control.interval_us is None and len(unserved_pairs(network, driver.plan)):
+            if not control.relay:
+                refuse_unserved(network, driver.plan, control.circuits_per_gpu)
             network = Network.of(with_relays(fabric, driver.plan), tasks)
             driver = driver.on(network)
         return network, driver
+
+
+def _all_reduce_forms(fabric: Fabric, strategy: Strategy) -> list[int | None]:
+    """Servers by which gradients are synchronised in two tiers, or None for one flat ring.
+
+    Two tiers are possible where whole groups fill whole servers, and more than one server.
+    """
+    size = fabric.server_gpus
+    if not size or size <= strategy.mp or size % strategy.mp or strategy.gpus % size or strategy.gpus == size:
+        return [None]
+    return [None, size]
 
 
 def _jittered(tasks: TaskGraph, jitter: float, seed: int) -> TaskGraph:

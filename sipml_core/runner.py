@@ -160,7 +160,7 @@ def _case(
         **times,
         lower_bound_us=lower_bound_us(tasks, prepared.network) / strategy.iterations,
         network_bytes=float(tasks.size_bytes.sum()) / strategy.iterations,
-        gradient_bytes=gradient_bytes(tasks) / strategy.iterations,
+        gradient_bytes=prepared.traffic.gradients,
         memory_bytes=prepared.memory_bytes,
         decisions=decisions,
         steps_to_accuracy=convergence.steps,

@@ -113,7 +113,7 @@ def _converter() -> Converter:
         return hook
 
     converter = _lenient_about_lists()
-    converter.register_structure_hook_factory(lambda t: get_origin(t) in (tuple, list), list_hook)
+    converter.register_structure_hook_factory(lambda t: get_origin(t) is tuple, list_hook)
     return converter
 
 

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import copy
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -49,6 +51,12 @@ class ScheduledCircuits:
         self.network = network
         self.plan = self._plan(total_bytes, None)
         self.plans = 1
+
+    def on(self, network: Network) -> ScheduledCircuits:
+        """The same first plan on a network whose routes were changed to suit it."""
+        other = copy.copy(self)
+        other.network = network
+        return other
 
     def decide(
         self, now_us: float, sent_bytes: NDArray[np.float64], backlog_bytes: NDArray[np.float64]
@@ -100,7 +108,7 @@ def refuse_unserved(network: Network, plan: CircuitPlan, circuits_per_gpu: int) 
     if len(left_out):
         named = ", ".join(f"{network.circuit_src[i]}->{network.circuit_dst[i]}" for i in left_out[:3])
         raise InfeasibleError(
-            f"{len(left_out)} of {len(network.circuit_src)} pairs that must talk get no circuit ({named}, ...): "
+            f"{len(left_out)} of {len(network.circuit_src)} pairs get no circuit ({named}, ...): "
             f"a GPU holds {circuits_per_gpu} at a time, and they are set once; allow more circuits, "
             "re-plan (interval_us), relay (relay = true), or use a smaller mp"
         )

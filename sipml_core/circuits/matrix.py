@@ -46,7 +46,7 @@ def _read_csv(path: Path) -> NDArray[np.float64]:
     if len({len(row) for row in rows}) != 1 or len(rows[0]) != len(rows):
         widths = sorted({len(row) for row in rows}) or [0]
         columns = " or ".join(map(str, widths))
-        raise ConfigError(f"{path}: a traffic matrix must be square, got {len(rows)} lines of {columns} numbers")
+        raise ConfigError(f"{path}: must be square, got {len(rows)} lines of {columns} numbers")
     return np.array(rows)
 
 
@@ -63,6 +63,6 @@ def refuse_out_of_reach(control: CircuitControl, traffic: TrafficMatrix) -> None
     if out.any():
         k = int(np.flatnonzero(out)[0])
         raise ConfigError(
-            f"traffic[{traffic.src[k]}, {traffic.dst[k]}] is out of reach: this network has no circuit for it "
+            f"traffic[{traffic.src[k]}, {traffic.dst[k]}] is out of reach: no circuit can join them "
             f"({int(out.sum())} such pairs)"
         )

@@ -78,6 +78,14 @@ class CircuitPlan:
         at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
         return np.where(key[at] == wanted, values[at], 0.0)
 
+    @property
+    def bound_ratio(self) -> float | None:
+        """Least capacity / demand that no plan can exceed, even with fractions of circuits; None: unknown.
+
+        [Gbps per unit of demand]
+        """
+        return None
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """One record per pair, for CSV and tables; subclasses add their resources."""
         for i in range(len(self.src)):

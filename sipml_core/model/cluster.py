@@ -15,9 +15,9 @@ from sipml_core.units import parse_gbps, parse_us
 MAX_GPUS = 65536
 
 
-def _gpu_speed(speeds: Mapping[str, float]) -> dict[int, float]:
+def _gpu_speed(speeds: Mapping[str, float]) -> tuple[tuple[int, float], ...]:
     try:
-        return {int(gpu): float(speed) for gpu, speed in dict(speeds).items()}
+        return tuple(sorted((int(gpu), float(speed)) for gpu, speed in dict(speeds).items()))
     except (TypeError, ValueError):
         raise ConfigError(f'must be a table of GPU = speed such as {{ "3" = 0.5 }}, got {speeds!r}') from None
 
@@ -39,7 +39,7 @@ class Cluster:
         1.0, converter=parse_us, validator=at_least(0), unit="us",
         doc="kernel launch latency, paid by every op (paper, section 4.2)",
     )  # fmt: skip
-    gpu_speed: Mapping[int, float] = option(
+    gpu_speed: tuple[tuple[int, float], ...] = option(
         {}, converter=_gpu_speed, doc='speed of single GPUs relative to the others, such as { "3" = 0.5 }'
     )
     jitter: float = option(
@@ -49,7 +49,7 @@ class Cluster:
     )
 
     def __attrs_post_init__(self) -> None:
-        for gpu, speed in self.gpu_speed.items():
+        for gpu, speed in self.gpu_speed:
             if not 0 <= gpu < self.gpus or not 0 < speed < float("inf"):
                 raise ConfigError(
                     f"gpu_speed must give GPUs 0..{self.gpus - 1} a positive speed, got {gpu} = {speed}"

@@ -26,7 +26,7 @@ FLOORS = [
     ["structure", "overrides", "scaffold"],
     ["config"],
     ["prepare"],
-    ["runner"],
+    ["runner", "planning"],
     ["search"],
     ["reproduce"],
     ["report"],

@@ -1,0 +1,41 @@
+"""Circuits for one traffic matrix, without a job."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+
+from sipml_core.circuits.matrix import refuse_out_of_reach
+from sipml_core.config import read_interconnect
+from sipml_core.errors import ConfigError
+from sipml_core.model.circuits import CircuitPlan
+from sipml_core.model.cluster import Cluster
+from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.overrides import apply_overrides
+from sipml_core.plugins import Registry
+
+
+def plan_circuits(
+    registry: Registry,
+    topology: str,
+    scheduler: str | None,
+    traffic: TrafficMatrix,
+    bandwidth_gbps: float | str,
+    overrides: Iterable[str] = (),
+) -> tuple[CircuitPlan, tuple[str, ...]]:
+    """A plan for `traffic` on the named topology, and what the topology notes about the request.
+
+    Raises
+    ------
+    ConfigError
+        The topology has no circuits or cannot be built, or a demanded pair is out of its reach.
+    """
+    table = apply_overrides({"name": topology}, overrides)
+    if scheduler is not None:
+        table["scheduler"] = scheduler
+    cluster = Cluster(gpus=traffic.gpus, bandwidth_gbps=bandwidth_gbps)
+    interconnect = read_interconnect(table, "topology", cluster, registry)
+    fabric = interconnect.topology.build(cluster)
+    if fabric.circuits is None or interconnect.scheduler is None:
+        raise ConfigError(f"topology {topology!r} has no circuits to plan")
+    refuse_out_of_reach(fabric.circuits, traffic)
+    return interconnect.scheduler.plan(fabric.circuits, traffic, None), fabric.notes

@@ -1,0 +1,31 @@
+"""Figures, the same bytes for the same data."""
+
+from __future__ import annotations
+
+import io
+from typing import Any
+
+from sipml_core.errors import ConfigError
+
+
+def new_figure(width_in: float, height_in: float) -> Any:
+    """An empty matplotlib figure, off screen.
+
+    Raises `ConfigError` with the remedy if matplotlib is not installed.
+    """
+    try:
+        from matplotlib.figure import Figure
+    except ImportError:
+        raise ConfigError("figures need matplotlib: python -m pip install 'sipml[plot]'") from None
+    return Figure(figsize=(width_in, height_in), layout="constrained")
+
+
+def figure_bytes(figure: Any, kind: str = "png") -> bytes:
+    """The figure as PNG or SVG, without dates, random ids or versions in it."""
+    import matplotlib
+
+    buffer = io.BytesIO()
+    metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
+    with matplotlib.rc_context({"svg.hashsalt": "sipml", "svg.fonttype": "none"}):
+        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+    return buffer.getvalue()
