@@ -25,10 +25,7 @@ from sipml_core.parallel.lowering import TrafficBytes, lower, traffic_bytes
 from sipml_core.parallel.memory import check_memory
 from sipml_core.parallel.partition import partition
 
-try:
-    from sipml_core.parallel.splits import choose_splits
-except ImportError:
-    choose_splits = None
+from sipml_core.parallel.splits import choose_splits
 
 
 @attrs.define
