@@ -54,11 +54,11 @@ def sample_layout(graph: OpGraph) -> Layout:
 
 
 def tensor_layout(graph: OpGraph) -> Layout:
-    """Megatron's rule: an op whose input is already cut along what it contracts is cut by ROW.
+    """Megatron's rule: an op keeps a cut of its first input along features, which moves no byte.
 
-    Heads and columns otherwise, so a pair of matrix products becomes column, then row (Shoeybi et
-    al. 2019, "Megatron-LM", section 3). Ops without parameters keep the cut of their input where
-    they can, for that moves no byte, and are cut along the batch where they cannot.
+    That makes it a ROW split where the op contracts over them. Without such a cut, ops with
+    parameters are cut along heads or columns, so that a pair of matrix products becomes column,
+    then row (Shoeybi et al. 2019, "Megatron-LM", section 3), and others along the batch.
     """
     dims: dict[str, str | None] = {}
     for op in graph.ops:
@@ -76,15 +76,16 @@ def _tensor_dim(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str |
 
 
 def _inherited(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | None:
-    """A split of `op` that runs along the axis its first cut input is divided on."""
-    for operand in op.reads:
-        producer = graph.op.get(graph.producer.get(operand.tensor, ""))
-        if producer is None or dims.get(producer.name) is None:
-            continue
-        written = next(o for o in producer.writes if o.tensor == operand.tensor)
-        for mine, theirs in zip(operand.axes, written.axes, strict=True):
-            if theirs.dim == dims[producer.name] and mine.dim in op.splits:
-                return mine.dim
+    """A split of `op` that runs along the axis its first input is divided on."""
+    operand = next((o for o in op.reads if o.tensor in graph.producer), None)
+    if operand is None:
+        return None
+    producer = graph.op[graph.producer[operand.tensor]]
+    cut = dims.get(producer.name)
+    written = next(o for o in producer.writes if o.tensor == operand.tensor)
+    for mine, theirs in zip(operand.axes, written.axes, strict=True):
+        if cut is not None and theirs.dim == cut and mine.dim in op.splits:
+            return mine.dim
     return None
 
 
