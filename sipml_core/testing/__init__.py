@@ -1,0 +1,24 @@
+"""Laws that every plugin must keep, for the tests of plugin authors; nothing in sipml imports this.
+
+Subclass a suite in a test file and pytest does the rest::
+
+    class TestTorus(TopologyConformance):
+        topology = Torus
+
+A failure names the law that broke and the smallest case that breaks it. `options`, `sizes` and the
+other class attributes of a suite change what is tried.
+"""
+
+from sipml_core.testing.gpus import GpuModelConformance
+from sipml_core.testing.laws import LawBroken
+from sipml_core.testing.placers import PlacerConformance
+from sipml_core.testing.schedulers import SchedulerConformance
+from sipml_core.testing.topologies import TopologyConformance
+
+__all__ = [
+    "GpuModelConformance",
+    "LawBroken",
+    "PlacerConformance",
+    "SchedulerConformance",
+    "TopologyConformance",
+]

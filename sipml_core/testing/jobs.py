@@ -1,0 +1,128 @@
+"""Small jobs to try a plugin with: bundled workloads, and transfers with nothing to compute."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import ArrayLike
+
+from sipml_core.circuits.driver import ScheduledCircuits, job_bytes
+from sipml_core.circuits.estimators import ESTIMATORS
+from sipml_core.config import EngineTable, Experiment, Interconnect, Job, StrategyTable
+from sipml_core.engine.simulate import simulate
+from sipml_core.gpus import V100
+from sipml_core.interfaces import GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.model.cluster import Cluster
+from sipml_core.model.fabric import Fabric
+from sipml_core.model.network import Network
+from sipml_core.model.results import CaseResult
+from sipml_core.model.taskgraph import TaskGraph
+from sipml_core.model.timeline import Timeline
+from sipml_core.parallel.placers import PLACERS
+from sipml_core.plugins import load
+from sipml_core.prepare import Workbench
+from sipml_core.runner import Clock, simulate_case
+from sipml_core.workloads import WORKLOADS
+
+#: What makes a workload small enough to try, where it has such an option.
+_SMALL = {
+    "layers": 1, "hidden": 64, "feed_forward": 128, "heads": 4, "vocabulary": 128,
+    "sequence": 32, "source_sequence": 32, "target_sequence": 32, "image": 32,
+}  # fmt: skip
+
+
+def small_workloads() -> list[Workload]:
+    """Each bundled workload, with one layer or a small picture."""
+    return [cls(cls.Options(**_small(cls.Options))) for cls in WORKLOADS]
+
+
+def _small(options: type[Any]) -> dict[str, Any]:
+    names = {field.name for field in attrs.fields(options)}
+    return {name: value for name, value in _SMALL.items() if name in names}
+
+
+def small_gpu() -> GpuModel:
+    return V100(V100.Options())
+
+
+def small_placer() -> Placer:
+    return PLACERS[0](PLACERS[0].Options())
+
+
+def find_scheduler(topology: type[Topology], given: type[Scheduler] | None) -> Scheduler | None:
+    """The scheduler given, or the one the topology names, among the plugins that are installed."""
+    if given is None and topology.scheduler is not None:
+        given = load().find("scheduler", topology.scheduler)
+    return None if given is None else given(given.Options())
+
+
+def run_training(
+    workload: Workload,
+    topology: Topology,
+    cluster: Cluster,
+    scheduler: Scheduler | None,
+    gpu: GpuModel,
+    placer: Placer,
+    mp: int,
+) -> CaseResult:
+    """One training iteration, from the op graph to the last byte."""
+    table = StrategyTable(mp=mp, dp=cluster.gpus // mp, global_batch=4 * cluster.gpus, layout="tensor")
+    job = Job(label=workload.name, workload=workload, table=table, placer=placer)
+    interconnect = Interconnect(
+        label=topology.name,
+        topology=topology,
+        cluster=cluster,
+        scheduler=scheduler,
+        estimator=scheduler.estimator if scheduler else "window",
+    )
+    experiment = Experiment(
+        title="conformance",
+        seed=0,
+        baseline=topology.name,
+        gpu=gpu,
+        gpu_name=gpu.name,
+        precision="mixed",
+        jobs=(job,),
+        interconnects=(interconnect,),
+        engine=EngineTable(),
+        tables={},
+    )
+    prepared = Workbench(experiment=experiment).prepare(job, interconnect, job.strategy(cluster.gpus))[0]
+    return simulate_case(experiment, prepared, Clock(limit_s=60.0), lambda fraction, events: None)
+
+
+def transfers_only(gpus: int, src: ArrayLike, dst: ArrayLike, size_bytes: ArrayLike) -> TaskGraph:
+    """Transfers that are all ready at the start, and nothing else."""
+    sizes = np.atleast_1d(np.asarray(size_bytes, np.float64))
+    nothing = np.zeros(0, np.int32)
+    return TaskGraph(
+        gpus=gpus,
+        gpu=nothing,
+        duration_us=nothing,
+        priority=np.zeros(len(sizes)),
+        src=np.atleast_1d(src),
+        dst=np.atleast_1d(dst),
+        size_bytes=sizes,
+        hops=np.ones(len(sizes)),
+        succ_start=np.zeros(len(sizes) + 1),
+        successors=nothing,
+        marks=nothing,
+        label=nothing,
+    )
+
+
+def run_transfers(fabric: Fabric, scheduler: Scheduler | None, tasks: TaskGraph) -> tuple[Network, Timeline]:
+    """Simulate `tasks`; circuits are planned as in a real run."""
+    network = Network.of(fabric, tasks)
+    driver = None
+    if fabric.circuits is not None and scheduler is not None:
+        driver = ScheduledCircuits(
+            control=fabric.circuits,
+            scheduler=scheduler,
+            estimator=ESTIMATORS[scheduler.estimator](network, tasks),
+            network=network,
+            total_bytes=job_bytes(network, tasks),
+        )
+    return network, simulate(tasks, network, driver=driver, max_wall_s=60.0)

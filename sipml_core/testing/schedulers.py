@@ -1,0 +1,181 @@
+"""Laws of circuit schedulers."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from typing import Any, ClassVar
+
+import numpy as np
+
+from sipml_core.errors import ConfigError
+from sipml_core.interfaces import Scheduler, Topology
+from sipml_core.model.circuits import CircuitControl, CircuitPlan
+from sipml_core.model.cluster import Cluster
+from sipml_core.model.fabric import Fabric
+from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.testing.jobs import run_training, small_gpu, small_placer, small_workloads
+from sipml_core.testing.laws import OfferConformance, law, require
+
+_TOLERANCE = 1e-9
+
+
+class SchedulerConformance(OfferConformance):
+    """Laws of a scheduler: set `scheduler`, and a `topology` whose circuits it controls."""
+
+    scheduler: ClassVar[type[Scheduler]]
+    topology: ClassVar[type[Topology]]
+    topology_options: ClassVar[dict[str, Any]] = {}
+    #: Clusters that are tried, the smallest first.
+    sizes: ClassVar[tuple[int, ...]] = (2, 3, 7, 24)
+    bandwidth_gbps: ClassVar[float] = 800.0
+    #: False for a schedule that is fixed beforehand, whatever the traffic.
+    follows_demand: ClassVar[bool] = True
+
+    @property
+    def offer(self) -> type[Any]:
+        return self.scheduler
+
+    def exercise(self, offer: Any) -> None:
+        control = self.control(self.sizes[0])
+        offer.plan(control, _lone(control), None)
+
+    def fabric(self, gpus: int) -> Fabric:
+        options = self.topology.Options(**self.topology_options)
+        return self.topology(options).build(Cluster(gpus=gpus, bandwidth_gbps=self.bandwidth_gbps))
+
+    def control(self, gpus: int) -> CircuitControl:
+        control = self.fabric(gpus).circuits
+        with law("the topology of a scheduler's suite has circuits", topology=self.topology.name):
+            require(control is not None, "Fabric.circuits is None")
+        assert control is not None
+        return control
+
+    def cases(self) -> Iterator[tuple[int, CircuitControl, str, TrafficMatrix]]:
+        for gpus in self.sizes:
+            control = self.control(gpus)
+            for name, traffic in traffics(control):
+                yield gpus, control, name, traffic
+
+    def test_plans_are_well_formed(self) -> None:
+        for gpus, control, name, traffic in self.cases():
+            scheduler, previous = self.make(), None
+            for turn in range(3):
+                with law("a plan names each pair once, in order, within what ports can carry",
+                         gpus=gpus, traffic=name, plan=turn):  # fmt: skip
+                    previous = scheduler.plan(control, traffic, previous)
+                    check_plan(control, previous)
+
+    def test_the_same_traffic_gives_the_same_plan(self) -> None:
+        for gpus, control, name, traffic in self.cases():
+            with law("a plan depends on its arguments only", gpus=gpus, traffic=name):
+                first, second = (self.make().plan(control, traffic, None) for _ in range(2))
+                require(_same(first, second), "two calls, two plans")
+
+    def test_units_of_demand_do_not_matter(self) -> None:
+        for gpus, control, name, traffic in self.cases():
+            with law("only ratios of demands count", gpus=gpus, traffic=name):
+                scaled = TrafficMatrix(
+                    gpus=gpus, src=traffic.src, dst=traffic.dst, demand=traffic.demand * 1024.0
+                )
+                first, second = (self.make().plan(control, t, None) for t in (traffic, scaled))
+                require(_same(first, second), "1024 times the demand changes the plan")
+
+    def test_a_pair_alone_is_served(self) -> None:
+        if not self.follows_demand:
+            return
+        for gpus in self.sizes:
+            control = self.control(gpus)
+            with law("the only pair that asks gets a circuit", gpus=gpus):
+                traffic = _lone(control)
+                plan = self.make().plan(control, traffic, None)
+                require(plan.capacity_gbps(traffic.src, traffic.dst)[0] > 0, "it gets none")
+
+    def test_the_same_traffic_again_moves_nothing(self) -> None:
+        if not self.follows_demand:
+            return
+        for gpus, control, name, traffic in self.cases():
+            with law("when all are served and nothing changes, nothing goes dark", gpus=gpus, traffic=name):
+                scheduler = self.make()
+                first = scheduler.plan(control, traffic, None)
+                if not (first.capacity_gbps(traffic.src, traffic.dst) > 0).all():
+                    continue
+                second = scheduler.plan(control, traffic, first)
+                capacity = second.capacity_gbps(first.src, first.dst)
+                require(np.allclose(capacity, first.gbps, rtol=_TOLERANCE), "capacities change")
+                require(np.allclose(second.carried_gbps, second.gbps, rtol=_TOLERANCE), "circuits go dark")
+
+    def test_foreign_circuits_are_refused_or_planned(self) -> None:
+        class Foreign(CircuitControl):
+            """Circuits that no scheduler has heard of, and only between neighbours."""
+
+            def may_connect(self, src: Any, dst: Any) -> Any:
+                return np.abs(src - dst) == 1
+
+        control = Foreign(gpus=4, circuit_gbps=10.0, circuits_per_gpu=2)
+        with law("circuits it cannot control are refused with ConfigError", control="Foreign"):
+            try:
+                check_plan(control, self.make().plan(control, _lone(control), None))
+            except ConfigError as refusal:
+                require("\n" not in str(refusal), f"several lines: {refusal}")
+
+    def test_a_bundled_workload_trains(self) -> None:
+        topology = self.topology(self.topology.Options(**self.topology_options))
+        cluster = Cluster(gpus=4, bandwidth_gbps=self.bandwidth_gbps)
+        for workload in small_workloads()[:2]:
+            with law("training runs to its end", workload=workload.name):
+                result = run_training(
+                    workload, topology, cluster, self.make(), small_gpu(), small_placer(), mp=2
+                )
+                require(np.isfinite(result.iteration_us), f"{result.iteration_us} us")
+
+
+def traffics(control: CircuitControl) -> Iterator[tuple[str, TrafficMatrix]]:
+    """Traffic matrices of one network, the simplest first."""
+    gpus = control.gpus
+    src, dst = np.divmod(np.arange(gpus**2, dtype=np.int32), np.int32(gpus))
+    keep = src != dst
+    src, dst = src[keep], dst[keep]
+    keep = control.may_connect(src, dst)
+    src, dst = src[keep], dst[keep]
+    shift = (dst - src) % gpus
+    rng = np.random.default_rng(0)
+    demands = {
+        "none": np.zeros(len(src)),
+        "one pair": np.where(np.arange(len(src)) == 0, 1.0, 0.0),
+        "neighbours": np.where(shift == 1, 1.0, 0.0),
+        "both neighbours, unequal": np.select([shift == 1, shift == gpus - 1], [3.0, 1.0], 0.0),
+        "from one GPU": np.where(src == 0, 1.0 + dst, 0.0),
+        "into one GPU": np.where(dst == 0, 1.0 + src, 0.0),
+        "all alike": np.ones(len(src)),
+        "random, far apart": 10 ** rng.uniform(0, 6, len(src)) * (rng.random(len(src)) < 0.5),
+    }
+    for name, demand in demands.items():
+        yield name, TrafficMatrix.from_pairs(gpus, src, dst, demand)
+
+
+def _lone(control: CircuitControl) -> TrafficMatrix:
+    return dict(traffics(control))["one pair"]
+
+
+def check_plan(control: CircuitControl, plan: Any) -> None:
+    """Inside a `law`: what every plan must be."""
+    require(isinstance(plan, CircuitPlan), f"no CircuitPlan but {plan!r}")
+    require(plan.gpus == control.gpus, f"a plan for {plan.gpus} GPUs")
+    require((np.diff(plan.key) > 0).all(), "pairs out of order, or twice")
+    for name in ("gbps", "carried_gbps", "dark_us"):
+        values = getattr(plan, name)
+        require(len(values) == len(plan.src), f"{len(values)} {name} for {len(plan.src)} pairs")
+        require((np.isfinite(values) & (values >= 0)).all(), f"{name} negative or not finite")
+    require(control.may_connect(plan.src, plan.dst).all(), "a circuit that may_connect forbids")
+    require((plan.carried_gbps <= plan.gbps * (1 + _TOLERANCE)).all(), "more carried than planned")
+    limit_gbps = control.circuits_per_gpu * control.circuit_gbps * (1 + _TOLERANCE)
+    for side, gpu in (("send", plan.src), ("receive", plan.dst)):
+        total = np.bincount(gpu, weights=plan.gbps, minlength=control.gpus)
+        worst = int(total.argmax())
+        require(
+            total[worst] <= limit_gbps, f"GPU {worst} would {side} {total[worst]:g} of {limit_gbps:g} Gbps"
+        )
+
+
+def _same(a: CircuitPlan, b: CircuitPlan) -> bool:
+    return all(np.array_equal(getattr(a, name), getattr(b, name)) for name in ("src", "dst", "gbps"))

@@ -1,0 +1,312 @@
+"""The conformance suites find what they are for, and say which law broke in which smallest case."""
+
+import math
+
+import attrs
+import numpy as np
+import pytest
+
+from sipml_core.checks import positive
+from sipml_core.interfaces import GpuModel, Placer, Scheduler, Topology
+from sipml_core.model.balanced import Placement
+from sipml_core.model.circuits import CircuitControl, CircuitPlan
+from sipml_core.model.fabric import NO_LINK, Fabric, Routes
+from sipml_core.options import option
+from sipml_core.testing import (
+    GpuModelConformance,
+    LawBroken,
+    PlacerConformance,
+    SchedulerConformance,
+    TopologyConformance,
+)
+
+
+class Switch(Topology):
+    """A sound topology: the faulty ones below change one thing each."""
+
+    name = "switch"
+    summary = "an ideal switch"
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        share: float = option(1.0, doc="share of the bandwidth", validator=positive)
+
+    def build(self, cluster):
+        self.gpus = cluster.gpus
+        return Fabric(
+            gpus=cluster.gpus,
+            link_gbps=np.full(2 * cluster.gpus, cluster.bandwidth_gbps * self.speed()),
+            route=lambda src, dst: Routes(links=self.links(src, dst), latency_us=np.zeros(len(src))),
+        )
+
+    def speed(self):
+        return 1.0
+
+    def links(self, src, dst):
+        return np.column_stack([src, self.gpus + np.asarray(dst, np.int64)])
+
+
+class TooFast(Switch):
+    def speed(self):
+        return 2.0
+
+
+class NoRoute(Switch):
+    """From GPU 2 nothing goes out: the smallest case is three GPUs."""
+
+    def links(self, src, dst):
+        return np.where((src == 2)[:, None], NO_LINK, super().links(src, dst))
+
+
+class Twice(Switch):
+    def links(self, src, dst):
+        return np.column_stack([src, src, self.gpus + np.asarray(dst, np.int64)])
+
+
+class Moody(Switch):
+    """Where a pair stands in the question decides which way it goes."""
+
+    def links(self, src, dst):
+        links = super().links(src, dst)
+        links[1:, 0] = (links[1:, 0] + 1) % self.gpus
+        return links
+
+
+class Crashes(Switch):
+    def build(self, cluster):
+        return {2: super().build(cluster)}[cluster.gpus]
+
+
+class TakesNan(Switch):
+    @attrs.frozen(kw_only=True)
+    class Options:
+        share: float = option(1.0, doc="share of the bandwidth")
+
+
+class Undocumented(Switch):
+    @attrs.frozen(kw_only=True)
+    class Options:
+        delay_us: float = option(1.0, doc="")
+
+
+class NoUnit(Switch):
+    @attrs.frozen(kw_only=True)
+    class Options:
+        delay_us: float = option(1.0, doc="delay", validator=positive)
+
+
+class Rude(Switch):
+    """Stumbles over an option that it should have refused."""
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        share: float = option(1.0, doc="share of the bandwidth", validator=attrs.validators.ge(-math.inf))
+
+    def speed(self):
+        return math.sqrt(self.options.share)
+
+
+def suite_of(base, **attributes):
+    return type("Suite", (base,), attributes)()
+
+
+def all_laws(suite):
+    return [getattr(suite, name) for name in sorted(dir(suite)) if name.startswith("test_")]
+
+
+def test_a_sound_topology_passes():
+    for check in all_laws(suite_of(TopologyConformance, topology=Switch)):
+        check()
+
+
+@pytest.mark.parametrize(
+    ("topology", "check", "told"),
+    [
+        (TooFast, "nothing_ends_before_its_bandwidth_allows", r"faster than its bandwidth\n.*gpus=2,"),
+        (NoRoute, "routes_exist_and_are_legal", r"every pair has a route.*\n.*gpus=3\n.*no route from GPU 2"),
+        (Twice, "routes_exist_and_are_legal", r"crosses a link once\n.*gpus=2, pair=0->1\n.*\[0, 0, 3\]"),
+        (Moody, "a_route_does_not_depend_on_the_others_asked_for", "one route, whatever else is asked"),
+        (Crashes, "the_fabric_is_as_large_as_the_cluster", r"build returns a Fabric.*\n.*gpus=3\n.*KeyError"),
+        (TakesNan, "refusals_name_the_option", r"option=share, value=nan\n.*NaN was accepted"),
+        (Undocumented, "every_option_is_documented_with_its_unit", r"option=delay_us\n.*no doc"),
+        (NoUnit, "every_option_is_documented_with_its_unit", r"option=delay_us\n.*no unit.*us"),
+        (Rude, "refusals_name_the_option", r"one-line SipmlError.*\n.*option=share, value=-1\n.*ValueError"),
+    ],
+)  # fmt: skip
+def test_a_faulty_topology_is_told_its_law_and_its_smallest_case(topology, check, told):
+    with pytest.raises(LawBroken, match=told):
+        getattr(suite_of(TopologyConformance, topology=topology), f"test_{check}")()
+
+
+class Circuits(Switch):
+    name = "circuits"
+
+    def build(self, cluster):
+        gpus = cluster.gpus
+
+        def route(src, dst):
+            links = np.column_stack([src, fabric.circuit_link(src, dst), gpus + np.asarray(dst, np.int64)])
+            return Routes(links=links, latency_us=np.zeros(len(src)))
+
+        control = CircuitControl(gpus=gpus, circuit_gbps=cluster.bandwidth_gbps / 2, circuits_per_gpu=2)
+        ports = np.full(2 * gpus, cluster.bandwidth_gbps)
+        fabric = Fabric(gpus=gpus, link_gbps=ports, route=route, circuits=control, degree=2)
+        return fabric
+
+
+class Planner(Scheduler):
+    """One circuit for each pair that fits, in order."""
+
+    name = "planner"
+    summary = "first come, first served"
+    circuits = 1
+
+    def plan(self, control, traffic, previous):
+        out, into, keep = np.zeros(control.gpus), np.zeros(control.gpus), []
+        for k, (src, dst) in enumerate(zip(traffic.src, traffic.dst, strict=True)):
+            if out[src] < control.circuits_per_gpu and into[dst] < control.circuits_per_gpu:
+                out[src] += 1
+                into[dst] += 1
+                keep.append(k)
+        src, dst = traffic.src[keep], traffic.dst[keep]
+        gbps = np.full(len(keep), control.circuit_gbps * self.circuits)
+        before = previous.capacity_gbps(src, dst) if previous else np.zeros(len(keep))
+        return self.finish(
+            CircuitPlan(
+                gpus=control.gpus, src=src, dst=dst, gbps=gbps,
+                carried_gbps=np.minimum(gbps, before), dark_us=np.zeros(len(keep)),
+            ),
+            traffic,
+        )  # fmt: skip
+
+    def finish(self, plan, traffic):
+        return plan
+
+
+class Overcommits(Planner):
+    circuits = 3
+
+
+class CountsUnits(Planner):
+    def finish(self, plan, traffic):
+        return attrs.evolve(plan, gbps=plan.gbps / (1 + (traffic.demand.sum() > 1000)))
+
+
+class Backwards(Planner):
+    def finish(self, plan, traffic):
+        return attrs.evolve(plan, src=plan.src[::-1], dst=plan.dst[::-1])
+
+
+class GoesDark(Planner):
+    def finish(self, plan, traffic):
+        return attrs.evolve(plan, carried_gbps=0 * plan.gbps)
+
+
+class Idle(Planner):
+    def finish(self, plan, traffic):
+        none = np.zeros(0)
+        return CircuitPlan(gpus=plan.gpus, src=none, dst=none, gbps=none, carried_gbps=none, dark_us=none)
+
+
+def test_a_sound_scheduler_passes():
+    for check in all_laws(suite_of(SchedulerConformance, scheduler=Planner, topology=Circuits)):
+        check()
+    for check in all_laws(suite_of(TopologyConformance, topology=Circuits, scheduler=Planner)):
+        check()
+
+
+@pytest.mark.parametrize(
+    ("scheduler", "check", "told"),
+    [
+        (Overcommits, "plans_are_well_formed", r"gpus=2, traffic=one pair, plan=0\n.*GPU 0 would send 1200"),
+        (CountsUnits, "units_of_demand_do_not_matter", "only ratios of demands count"),
+        (Backwards, "plans_are_well_formed", "pairs out of order"),
+        (GoesDark, "the_same_traffic_again_moves_nothing", r"nothing goes dark\n.*gpus=2, traffic=one pair"),
+        (Idle, "a_pair_alone_is_served", r"the only pair that asks gets a circuit\n.*gpus=2"),
+    ],
+)
+def test_a_faulty_scheduler_is_told_its_law_and_its_smallest_case(scheduler, check, told):
+    with pytest.raises(LawBroken, match=told):
+        getattr(suite_of(SchedulerConformance, scheduler=scheduler, topology=Circuits), f"test_{check}")()
+
+
+class OneDevice(Placer):
+    """Everything on device 0: sound, if slow."""
+
+    name = "one-device"
+    summary = "everything on the first device"
+
+    def place(self, graph, limits):
+        return Placement(graph=graph, limits=limits, device=self.devices(graph, limits))
+
+    def devices(self, graph, limits):
+        return np.zeros(graph.subops)
+
+
+class Anywhere(OneDevice):
+    def devices(self, graph, limits):
+        return np.arange(graph.subops) % limits.devices
+
+
+class Outside(OneDevice):
+    def devices(self, graph, limits):
+        return np.full(graph.subops, limits.devices)
+
+
+def test_a_sound_placer_passes():
+    for check in all_laws(suite_of(PlacerConformance, placer=OneDevice)):
+        check()
+
+
+@pytest.mark.parametrize(
+    ("placer", "check", "told"),
+    [
+        (Anywhere, "devices_that_communicate_are_within_the_limits", r"devices=4, .*range_hops=1\n"),
+        (Outside, "every_sub_op_has_a_device_of_the_group", r"devices=1, .*\n.*up to device 1"),
+    ],
+)
+def test_a_faulty_placer_is_told_its_law_and_its_smallest_case(placer, check, told):
+    with pytest.raises(LawBroken, match=told):
+        getattr(suite_of(PlacerConformance, placer=placer), f"test_{check}")()
+
+
+class Gpu(GpuModel):
+    name = "gpu"
+    summary = "1 TFLOP/s"
+    memory_bytes = 1e10
+
+    def op_time_us(self, work):
+        return work.flops / 1e6
+
+
+class Negative(Gpu):
+    def op_time_us(self, work):
+        return work.flops / 1e6 - 1.0
+
+
+class LikesWork(Gpu):
+    def op_time_us(self, work):
+        return 1.0 / (1.0 + work.flops)
+
+
+class KnowsItsOps(Gpu):
+    def op_time_us(self, work):
+        return {"conv": 1.0}[work.kind]
+
+
+def test_a_sound_gpu_model_passes():
+    for check in all_laws(suite_of(GpuModelConformance, gpu_model=Gpu)):
+        check()
+
+
+@pytest.mark.parametrize(
+    ("gpu_model", "check", "told"),
+    [
+        (Negative, "every_op_takes_a_finite_time", "finite and not negative"),
+        (LikesWork, "more_work_is_never_faster", "twice the work"),
+        (KnowsItsOps, "kinds_of_op_it_has_not_heard_of", "unknown kind of op"),
+    ],
+)
+def test_a_faulty_gpu_model_is_told_its_law(gpu_model, check, told):
+    with pytest.raises(LawBroken, match=told):
+        getattr(suite_of(GpuModelConformance, gpu_model=gpu_model), f"test_{check}")()
