@@ -55,8 +55,8 @@ def lower(
     order
         GPU at each layout position, a permutation of 0 .. N-1; None: the identity. [N]
     server_gpus
-        Synchronise in two tiers, inside servers of this many consecutive positions, then across;
-        None: one flat ring over the groups.
+        Synchronise in two tiers, inside servers of this many consecutive positions, then across
+        (see `two_tiers_fit`); None: one flat ring over the groups.
     gpu_speed
         Relative speed of single GPUs; 0.5 takes twice as long. Those not named have 1.
 
@@ -80,6 +80,16 @@ def lower(
         buckets=plan_buckets(group, strategy.bucket_bytes),
     )
     return job.lowered()
+
+
+def two_tiers_fit(strategy: Strategy, server_gpus: int) -> bool:
+    """Whether servers of `server_gpus` GPUs hold several whole groups each, and all are full.
+
+    Then `lower` may synchronise inside servers first. Where a group fills a server or more, its
+    counterparts are in different servers anyway.
+    """
+    groups = server_gpus // strategy.mp
+    return groups > 1 and server_gpus % strategy.mp == 0 and strategy.dp % groups == 0
 
 
 def traffic_bytes(placement: Placement, strategy: Strategy) -> TrafficBytes:
@@ -196,14 +206,16 @@ def _layout(
 
 def _tiers(strategy: Strategy, server_gpus: int | None) -> tuple[int, ...]:
     """How the dp counterparts of a device are arranged: (servers, groups in each), or (dp,)."""
-    if server_gpus is None or (server_gpus >= 1 and strategy.mp % server_gpus == 0):
+    if server_gpus is not None and server_gpus < 1:
+        raise ConfigError(f"server_gpus must be at least 1, got {server_gpus}")
+    if server_gpus is None or strategy.mp % server_gpus == 0:
         return (strategy.dp,)
-    groups = server_gpus // strategy.mp
-    if server_gpus < 1 or server_gpus % strategy.mp or strategy.dp % groups:
+    if not two_tiers_fit(strategy, server_gpus):
         raise ConfigError(
             f"two-tier synchronisation needs whole groups in whole servers: {strategy.dp} groups of "
             f"mp={strategy.mp} do not fill servers of {server_gpus} GPUs"
         )
+    groups = server_gpus // strategy.mp
     return (strategy.dp // groups, groups)
 
 

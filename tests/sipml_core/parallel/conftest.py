@@ -8,7 +8,6 @@ import pytest
 
 from sipml_core.interfaces import GpuModel, NoOptions
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
-from sipml_core.model.cluster import Cluster
 from sipml_core.model.fabric import Fabric, Routes
 from sipml_core.model.network import Network
 from sipml_core.model.opgraph import Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
@@ -94,6 +93,31 @@ class HandGraph:
         limits = PlacementLimits(devices=mp, range_hops=range_hops)
         return Placement(graph=self.balanced(), limits=limits, device=np.array(devices))
 
+    def layers(self, count=4, size=100):
+        """A chain of layers on one GPU, each with a parameter of `size` elements; backward in reverse."""
+        for k in range(count):
+            self.tensor(f"a{k}", 10)
+            self.tensor(f"w{k}", size, role=Role.PARAMETER)
+            self.tensor(f"dw{k}", size, role=Role.GRADIENT, parameter=f"w{k}")
+        for k in range(count):
+            self.op(f"f{k}", reads=[f"w{k}", *([f"a{k - 1}"] if k else [])], writes=[f"a{k}"])
+        self.tensor(f"d{count}", 10)
+        for k in reversed(range(count)):
+            self.tensor(f"d{k}", 10)
+            self.op(
+                f"b{k}", phase=Phase.BACKWARD, reads=[f"a{k}"], writes=[f"d{k}", f"dw{k}"], follows=f"f{k}"
+            )
+        for k in range(count):
+            self.op(f"u{k}", us=1.0, phase=Phase.OPTIMIZER, reads=[f"w{k}", f"dw{k}"], follows=f"f{k}")
+        for k in range(count):
+            if k:
+                self.edge(f"f{k - 1}.0", f"f{k}.0", f"a{k - 1}", (0, 10))
+                self.edge(f"b{k}.0", f"b{k - 1}.0", f"d{k}", (0, 10))
+            self.edge(f"f{k}.0", f"b{k}.0", f"a{k}", (0, 10))
+            self.shard(f"b{k}.0", f"dw{k}", (0, size))
+            self.shard(f"u{k}.0", f"dw{k}", (0, size))
+        return self.placed([0] * (3 * count), mp=1)
+
 
 class FlopClock(GpuModel):
     """A GPU that does one FLOP in one us, so that times in these tests are FLOPs."""
@@ -165,24 +189,18 @@ def hand():
     return HandGraph()
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def flat():
+    """`flat_network(tasks, gbps, latency_us)`."""
     return flat_network
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def two_layers():
+    """`perceptron(...)`: an operation graph."""
     return perceptron
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def gpu():
     return FlopClock(NoOptions())
-
-
-@pytest.fixture
-def cluster():
-    def of(gpus):
-        return Cluster(gpus=gpus, bandwidth_gbps=8.0)
-
-    return of
