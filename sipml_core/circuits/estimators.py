@@ -45,7 +45,7 @@ class EstimatorFactory(Protocol):
 
 @attrs.frozen
 class Window:
-    """What was sent in the last interval will be sent in the next (the paper, section 3.3), and the backlog."""
+    """What was sent in the last interval will be again (the paper, section 3.3), and the backlog."""
 
     network: Network
     tasks: TaskGraph
