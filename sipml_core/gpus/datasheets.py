@@ -6,6 +6,7 @@ H100 and H200 datasheets (2023, 2024).
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from types import MappingProxyType
 
 import attrs
@@ -40,8 +41,8 @@ class V100(Roofline):
         fp32_tflops: float = tflops_option(15.7, "FP32 peak")
         tf32_tflops: float = tflops_option(15.7, "peak in TF32, which the V100 runs as FP32")
         mixed_tflops: float = tflops_option(125.0, "FP16 peak of the tensor cores")
-        compute_efficiency: dict[str, float] = compute_efficiency_option()
-        bandwidth_efficiency: dict[str, float] = bandwidth_efficiency_option()
+        compute_efficiency: Mapping[str, float] = compute_efficiency_option()
+        bandwidth_efficiency: Mapping[str, float] = bandwidth_efficiency_option()
         ramp_us: float = ramp_option(3.0)
 
 
@@ -61,8 +62,8 @@ class A100(Roofline):
         fp32_tflops: float = tflops_option(19.5, "FP32 peak")
         tf32_tflops: float = tflops_option(156.0, "TF32 peak of the tensor cores")
         mixed_tflops: float = tflops_option(312.0, "BF16 peak of the tensor cores")
-        compute_efficiency: dict[str, float] = compute_efficiency_option()
-        bandwidth_efficiency: dict[str, float] = bandwidth_efficiency_option()
+        compute_efficiency: Mapping[str, float] = compute_efficiency_option()
+        bandwidth_efficiency: Mapping[str, float] = bandwidth_efficiency_option()
         ramp_us: float = ramp_option(3.0)
 
 
@@ -82,8 +83,8 @@ class H100(Roofline):
         fp32_tflops: float = tflops_option(67.0, "FP32 peak")
         tf32_tflops: float = tflops_option(494.5, "TF32 peak of the tensor cores")
         mixed_tflops: float = tflops_option(989.0, "BF16 peak of the tensor cores")
-        compute_efficiency: dict[str, float] = compute_efficiency_option()
-        bandwidth_efficiency: dict[str, float] = bandwidth_efficiency_option()
+        compute_efficiency: Mapping[str, float] = compute_efficiency_option()
+        bandwidth_efficiency: Mapping[str, float] = bandwidth_efficiency_option()
         ramp_us: float = ramp_option(3.0)
 
 
@@ -103,6 +104,6 @@ class H200(Roofline):
         fp32_tflops: float = tflops_option(67.0, "FP32 peak")
         tf32_tflops: float = tflops_option(494.5, "TF32 peak of the tensor cores")
         mixed_tflops: float = tflops_option(989.0, "BF16 peak of the tensor cores")
-        compute_efficiency: dict[str, float] = compute_efficiency_option()
-        bandwidth_efficiency: dict[str, float] = bandwidth_efficiency_option()
+        compute_efficiency: Mapping[str, float] = compute_efficiency_option()
+        bandwidth_efficiency: Mapping[str, float] = bandwidth_efficiency_option()
         ramp_us: float = ramp_option(3.0)

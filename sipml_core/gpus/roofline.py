@@ -18,7 +18,7 @@ from types import MappingProxyType
 from typing import Any
 
 from sipml_core.checks import at_least, positive
-from sipml_core.errors import ConfigError, unknown
+from sipml_core.errors import ConfigError
 from sipml_core.interfaces import GpuModel
 from sipml_core.model.opwork import OpWork
 from sipml_core.options import option
@@ -42,7 +42,7 @@ def _efficiencies(known: Mapping[str, float]) -> Any:
     def check(_: Any, attribute: Any, value: Mapping[str, float]) -> None:
         for kind, fraction in value.items():
             if kind not in known:
-                raise ConfigError(unknown(attribute.name, kind, known))
+                raise ConfigError(f"{attribute.name}.{kind} is no kind of kernel; known: {', '.join(known)}")
             if not 0 < fraction <= 1:
                 raise ConfigError(f"{attribute.name}.{kind} must be above 0 and at most 1, got {fraction!r}")
 
@@ -52,7 +52,7 @@ def _efficiencies(known: Mapping[str, float]) -> Any:
 def compute_efficiency_option() -> Any:
     """Overrides of a GPU's compute efficiencies, by kind."""
     return option(
-        MappingProxyType({}),
+        {},
         doc=f"fraction of the peak, by kind: {', '.join(COMPUTE_EFFICIENCY)}",
         validator=_efficiencies(COMPUTE_EFFICIENCY),
     )
@@ -61,7 +61,7 @@ def compute_efficiency_option() -> Any:
 def bandwidth_efficiency_option() -> Any:
     """Overrides of a GPU's bandwidth efficiencies, by kind."""
     return option(
-        MappingProxyType({}),
+        {},
         doc=f"fraction of the memory bandwidth, by kind: {', '.join(BANDWIDTH_EFFICIENCY)}",
         validator=_efficiencies(BANDWIDTH_EFFICIENCY),
     )

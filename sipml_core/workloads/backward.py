@@ -27,7 +27,8 @@ def training_step(builder: GraphBuilder) -> OpGraph:
     Raises
     ------
     ConfigError
-        A parameter has no gradient, or an op's gradient cannot be described by its operands.
+        Nothing reads an op's output, so it has no gradient, or the gradient cannot be described by
+        the op's operands.
     """
     backward = _Backward(builder)
     for forward in reversed(builder.forwards):
@@ -95,11 +96,11 @@ class _Backward:
 
     def _incoming(self, forward: Forward) -> list[Operand]:
         """Gradients of the op's outputs, each summed over its readers first."""
-        return [
-            Operand(self._summed(forward.op, output), output.axes)
-            for output in forward.op.writes
-            if output.tensor not in forward.kept and self.contributions[output.tensor]
-        ]
+        outputs = [output for output in forward.op.writes if output.tensor not in forward.kept]
+        used = [output for output in outputs if self.contributions[output.tensor]]
+        if outputs and not used:
+            raise ConfigError(f"op {forward.op.name!r}: nothing reads its output, so it has no gradient")
+        return [Operand(self._summed(forward.op, output), output.axes) for output in used]
 
     def _summed(self, producer: Op, output: Operand) -> str:
         parts = self.contributions[output.tensor]
