@@ -76,8 +76,8 @@ def settle(plot: str | None, control_us: float, lock_us: float, cdr_us: float, *
     if plot:
         from hwsim.plots import plot_trace
 
-        plot_trace(trace, plot, tolerance_ghz=bench["tolerance_ghz"])
-    _print_trace(trace, bench)
+        plot_trace(trace, plot)
+    _print_trace(trace)
     if plot:
         click.echo(f"\ndrawn in {plot}")
 
@@ -89,10 +89,11 @@ def _rows_to_print(trace: RetuneTrace) -> list[int]:
     return sorted({*changes.tolist(), *regular.tolist()})
 
 
-def _print_trace(trace: RetuneTrace, bench: dict[str, Any]) -> None:
+def _print_trace(trace: RetuneTrace) -> None:
+    bench = trace.bench
     click.echo(
-        f"hop {trace.hop_ghz:+g} GHz, tau {trace.tau_us:g} us, tolerance {bench['tolerance_ghz']:g} GHz, "
-        f"{bench['control']}\n"
+        f"hop {trace.hop_ghz:+g} GHz, tau {bench.tau_us:g} us, tolerance {bench.tolerance_ghz:g} GHz, "
+        f"{bench.control}\n"
     )
     click.echo("   time us  state      detuning GHz    drop dB   ring K   heater mW")
     for k in _rows_to_print(trace):
@@ -104,7 +105,7 @@ def _print_trace(trace: RetuneTrace, bench: dict[str, Any]) -> None:
     click.echo("\nwhere the time goes [us]")
     for name in ("control", "thermal", "lock", "cdr", "total"):
         click.echo(f"  {name:<8} {float(getattr(stages, f'{name}_us')):7.1f}")
-    formula = optics.settling_us(trace.hop_ghz, tau_us=trace.tau_us, tolerance_ghz=bench["tolerance_ghz"])
+    formula = optics.settling_us(trace.hop_ghz, tau_us=bench.tau_us, tolerance_ghz=bench.tolerance_ghz)
     click.echo(f"one step of power settles in tau ln(hop / tolerance) = {float(formula):.2f} us")
 
 

@@ -40,22 +40,29 @@ def _save(figure: Any, path: str | Path) -> None:
         raise HwsimError(f"plot must end in .png, .svg or .pdf, got {str(path)!r}")
     if not target.parent.is_dir():
         raise HwsimError(f"plot must be in an existing folder, got {str(path)!r}")
-    figure.savefig(target, dpi=150)
+    from matplotlib import rc_context
+
+    # Without dates and with fixed identifiers equal input gives equal bytes.
+    undated = {".pdf": {"CreationDate": None}, ".svg": {"Date": None}}.get(target.suffix.lower())
+    with rc_context({"svg.hashsalt": "hwsim"}):
+        figure.savefig(target, dpi=150, metadata=undated)
 
 
-def plot_trace(trace: RetuneTrace, path: str | Path, *, tolerance_ghz: float) -> None:
+def plot_trace(trace: RetuneTrace, path: str | Path) -> None:
     """Draw one retune: temperature, detuning, drop power and state against time."""
     figure = _figure(8.0, 8.5)
     temperature, detuning, drop, state = figure.subplots(4, 1, sharex=True, height_ratios=[3, 3, 3, 2])
+    tolerance_ghz = trace.bench.tolerance_ghz
     time, end_us = trace.time_us, float(trace.stages.total_us)
     temperature.plot(time, trace.temperature_k, color=INK, lw=2)
     temperature.set_ylabel("ring temperature\nabove ambient [K]")
-    detuning.semilogy(time, np.maximum(np.abs(trace.detuning_ghz), 1e-2), color=INK, lw=2)
+    detuning.semilogy(time, np.maximum(np.abs(trace.detuning_ghz), 1e-9), color=INK, lw=2)
     detuning.axhline(tolerance_ghz, color="black", ls="--", lw=1)
     detuning.annotate(
         f"tolerance {tolerance_ghz:g} GHz", (0.01, tolerance_ghz), (0, 4), xycoords=("axes fraction", "data"),
         textcoords="offset points", fontsize=9,
     )  # fmt: skip
+    detuning.set_ylim(bottom=tolerance_ghz / 10.0)
     detuning.set_ylabel("|detuning|\n[GHz]")
     drop.plot(time, trace.drop, color=INK, lw=2)
     drop.set_ylabel("drop port:\nfraction of the line")
@@ -73,7 +80,8 @@ def plot_trace(trace: RetuneTrace, path: str | Path, *, tolerance_ghz: float) ->
         axes.spines[["top", "right"]].set_visible(False)
         axes.grid(axis="y", color="#dddddd", lw=0.6)
     figure.suptitle(
-        f"A ring hops by {trace.hop_ghz:+g} GHz with tau = {trace.tau_us:g} us: up after {end_us:.1f} us"
+        f"A ring hops by {trace.hop_ghz:+g} GHz, tau {trace.bench.tau_us:g} us, {trace.bench.control}: "
+        f"up after {end_us:.1f} us"
     )
     _save(figure, path)
 

@@ -107,7 +107,7 @@ class NumpyKernel:
                 power = np.where(touched & self.tuned[:, k], power, self.steady[:, k])
                 moved = max(moved, float(np.max(np.abs(power - self.steady[:, k]) * self.believed[:, k])))
                 self.steady[:, k] = power
-            if moved <= 1e-11:
+            if moved <= 1e-12:
                 return
 
     def _choose_order(
@@ -133,6 +133,7 @@ class NumpyKernel:
         drive = self.believed * (boost + self._neighbours(self.steady))
         whole, rest = drive - self.shift, drive - self.wanted
         passes = rings & (whole * rest > 0.0) & (np.abs(whole) > np.abs(rest))
+        passes &= np.abs(rest) > self.p.lock_ghz
         self.boost[passes] = boost[passes]
         self.boost_end[passes] = now_us + self.tau[passes] * np.log(whole[passes] / rest[passes])
 

@@ -121,7 +121,7 @@ class RetuneTrace:
     """One retune and a little of what follows, sampled at every step; arrays are [samples]."""
 
     hop_ghz: float
-    tau_us: float
+    bench: RetuneBench
     stages: RetuneStages
     time_us: FloatArray
     #: Above the ambient.
@@ -280,7 +280,7 @@ def retune_trace(hop_ghz: float, **bench_fields: Any) -> RetuneTrace:
     time, temperature, detuning, drop, power, state = np.array(samples).T
     return RetuneTrace(
         hop_ghz=hop,
-        tau_us=bench.tau_us,
+        bench=bench,
         stages=RetuneStages(control_us=control_us, thermal_us=thermal_us, lock_us=lock_us, cdr_us=cdr_us),
         time_us=time,
         temperature_k=temperature,

@@ -6,7 +6,7 @@
 enum { MAX_SWEEPS = 200, SWEEPS_WITH_CHOICE = 20 };
 
 /* Powers are settled when no ring's own shift moves by more than this between two sweeps. [GHz] */
-static const double SETTLED_GHZ = 1e-11;
+static const double SETTLED_GHZ = 1e-12;
 
 static double clamp(double x, double low, double high)
 {
@@ -106,8 +106,9 @@ static void start_boost(hwsim_bank *bank, int64_t i, double before_mw, double ti
     const double drive = gain * (boost_mw + hwsim_neighbour_mw(bank, bank->steady_mw, i));
     const double whole = drive - bank->shift_ghz[i];
     const double rest = drive - bank->wanted_ghz[i];
-    /* Same sign and rest shorter: the boost passes the wanted shift. At the heater's limit it need not. */
-    if (whole * rest > 0.0 && fabs(whole) > fabs(rest)) {
+    /* Same sign and rest shorter: the boost passes the wanted shift. Where it hardly would, at the heater's limit
+     * or for no hop at all, the end of the boost is ill-defined and there is nothing to gain. */
+    if (whole * rest > 0.0 && fabs(whole) > fabs(rest) && fabs(rest) > bank->lock_ghz) {
         bank->boosting[i] = 1;
         bank->boost_mw[i] = boost_mw;
         bank->boost_end_us[i] = time_us + bank->tau_us[i] * log(whole / rest);
