@@ -8,12 +8,12 @@ from typing import Any
 import attrs
 import numpy as np
 
-from sipml_core.errors import ConfigError, unknown
+from sipml_core.errors import ConfigError
 from sipml_core.interfaces import GpuModel
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import OpGraph
 from sipml_core.parallel.elimination import minimise
-from sipml_core.parallel.layout import FIXED_LAYOUTS, Choice, Layout, fixed_layout
+from sipml_core.parallel.layout import Choice, Layout
 from sipml_core.parallel.overlap import OverlapRule
 from sipml_core.parallel.partition import Cut
 from sipml_core.parallel.slices import SliceTimes
@@ -25,29 +25,6 @@ _SYNC_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
 _MEMORY_PRICES_US_PER_GB = tuple(10.0 ** (half / 2) for half in range(2, 15))
 #: Where nothing fits, the first layout whose memory is this close to the least is kept.
 _NEAR_LEAST = 1.05
-
-#: Ways to come by a layout, for the configuration.
-LAYOUTS = ("cost", *FIXED_LAYOUTS)
-
-
-def plan_layout(
-    name: str,
-    graph: OpGraph,
-    gpu: GpuModel,
-    cluster: Cluster,
-    *,
-    mp: int,
-    tau_us: float,
-    dp: int,
-    gbps: float,
-    recompute: bool = False,
-) -> Layout:
-    """The layout of that name: "cost" (`choose_splits`), or a fixed rule, "sample" or "tensor"."""
-    if name not in LAYOUTS:
-        raise ConfigError(unknown("layout", name, LAYOUTS))
-    if name == "cost":
-        return choose_splits(graph, gpu, cluster, mp=mp, tau_us=tau_us, dp=dp, gbps=gbps, recompute=recompute)
-    return fixed_layout(graph, name)
 
 
 def choose_splits(
@@ -90,7 +67,7 @@ def choose_splits(
     Returns
     -------
     Layout
-        Named "cost"; `explain` prints its choices.
+        Named "auto"; `explain` prints its choices.
 
     Raises
     ------
@@ -156,7 +133,7 @@ class _Selection:
             traffic[u] += table[:, self.chosen[v]]
             traffic[v] += table[self.chosen[u], :]
         choices = tuple(self._choice(index, between) for index, between in enumerate(traffic))
-        return Layout(name="cost", dims={choice.op: choice.dim for choice in choices}, choices=choices)
+        return Layout(name="auto", dims={choice.op: choice.dim for choice in choices}, choices=choices)
 
     def _choice(self, index: int, between_us: Table) -> Choice:
         variable, chosen = self.costs.variables[index], self.chosen[index]

@@ -9,13 +9,13 @@ from sipml_core.errors import ConfigError
 from sipml_core.interfaces import GpuModel, NoOptions
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Split
-from sipml_core.parallel.layout import fixed_layout
+from sipml_core.parallel.layout import FIXED_LAYOUTS, fixed_layout
 from sipml_core.parallel.overlap import OverlapRule
 from sipml_core.parallel.partition import partition
 from sipml_core.parallel.seats import leader_index
 from sipml_core.parallel.slices import SliceTimes
 from sipml_core.parallel.splitcost import Budget, split_costs
-from sipml_core.parallel.splits import LAYOUTS, choose_splits, explain, plan_layout
+from sipml_core.parallel.splits import choose_splits, explain
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.gpt import Gpt
@@ -219,15 +219,12 @@ def test_explain_has_a_row_for_each_choice():
     assert {row["op"] for row in explain(fixed_layout(graph, "sample"))} == set(rows)
 
 
-@pytest.mark.parametrize("layout", LAYOUTS)
-def test_every_layout_by_name_can_be_partitioned(layout):
+def test_every_layout_can_be_partitioned():
     """Each leading op gets a dimension it may be cut along."""
     graph = mlp(8, 16, 64, 128)
-    planned = plan_layout(layout, graph, GPU, CLUSTER, mp=4, tau_us=0.001, dp=2, gbps=1e6)
-    assert planned.name == layout
-    leading = {op.name for op in graph.ops if op.follows is None}
-    assert set(planned.dims) == leading
-    assert partition(graph, GPU, CLUSTER, mp=4, tau_us=0.001, layout=planned).subops > len(graph.ops)
+    for layout in (*(fixed_layout(graph, name) for name in FIXED_LAYOUTS), choose(graph, gbps=1e6)):
+        assert set(layout.dims) == {op.name for op in graph.ops if op.follows is None}
+        assert partition(graph, GPU, CLUSTER, mp=4, tau_us=0.001, layout=layout).subops > len(graph.ops)
 
 
 def test_the_sample_rule():
@@ -254,9 +251,7 @@ def test_bad_arguments_are_refused():
     """Unknown names and numbers that are not positive."""
     graph = mlp(2, 2, 4, 4)
     with pytest.raises(ConfigError, match="no layout 'tenser'; did you mean 'tensor'"):
-        plan_layout("tenser", graph, GPU, CLUSTER, mp=2, tau_us=1.0, dp=1, gbps=1.0)
-    with pytest.raises(ConfigError, match="no layout 'costs'"):
-        fixed_layout(graph, "costs")
+        fixed_layout(graph, "tenser")
     for bad in ({"mp": 0}, {"dp": 0}, {"gbps": 0.0}, {"gbps": float("nan")}, {"tau_us": -1.0}):
         with pytest.raises(ConfigError, match=f"{next(iter(bad))} must be positive"):
             choose(graph, **bad)
