@@ -86,8 +86,13 @@ class OcsPlan(CircuitPlan):
         return self._least(self._demanded_gbps > 0)
 
     @property
-    def bound_ratio(self) -> float:
-        """What `minimum_ratio` cannot exceed even if circuits were fractions (the LP bound)."""
+    def bound_ratio(self) -> float | None:
+        """What `minimum_ratio` cannot exceed even if circuits were fractions (the LP bound).
+
+        None without demand.
+        """
+        if self.traffic.pairs == 0:
+            return None
         return port_bound(self.traffic, self.link_gbps * self.switches)
 
     @property

@@ -11,10 +11,8 @@ def port_bound(traffic: TrafficMatrix, port_gbps: float) -> float:
     """Largest possible least capacity / demand: the linear programme with port limits only.
 
     Capacity in proportion to demand is optimal there, so the bound is `port_gbps` over the largest
-    demand that any GPU sends or receives. Infinite without demand. [Gbps per unit of demand]
+    demand that any GPU sends or receives. There must be some demand. [Gbps per unit of demand]
     """
-    if traffic.pairs == 0:
-        return np.inf
     sent = np.bincount(traffic.src, traffic.demand).max()
     received = np.bincount(traffic.dst, traffic.demand).max()
     return float(port_gbps / max(sent, received))

@@ -80,7 +80,7 @@ def test_every_plan_keeps_its_promises(traffic, switches, before):
         previous = plan(attrs.evolve(before, gpus=9), switches=switches, link_gbps=2)
     made = plan(attrs.evolve(traffic, gpus=9), switches=switches, link_gbps=2, previous=previous)
     made.check()
-    assert made.minimum_ratio <= made.bound_ratio * (1 + 1e-12)
+    assert traffic.pairs == 0 or made.minimum_ratio <= made.bound_ratio * (1 + 1e-12)
 
 
 @settings(max_examples=100, deadline=None)
