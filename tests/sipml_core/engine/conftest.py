@@ -159,7 +159,7 @@ class Kit:
     gbps_bytes = GBPS
 
 
-@pytest.fixture
+@pytest.fixture(scope="session")
 def kit() -> Kit:
     return Kit()
 

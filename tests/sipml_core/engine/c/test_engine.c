@@ -1,0 +1,276 @@
+/* The engine without Python, for sanitizers: laws on random graphs, capacities that change, and every refusal.
+ * Prints what fails and returns how much did. */
+#include "engine.h"
+
+#include <math.h>
+#include <stdio.h>
+#include <stdlib.h>
+#include <string.h>
+
+enum { GPUS = 12, TASKS = 150, SENDS = 400, LINKS = 14, WIDTH = 8, PAIRS = GPUS * (GPUS - 1), EDGES = 900 };
+
+static int failures;
+
+static void expect(int true_so, const char *what, int line)
+{
+    if (!true_so) {
+        printf("line %d: %s\n", line, what);
+        failures++;
+    }
+}
+#define EXPECT(condition) expect((condition), #condition, __LINE__)
+
+typedef struct job {
+    int32_t gpu[TASKS], priority[TASKS + SENDS], successors[EDGES], mark[2], transfer_pair[SENDS];
+    double duration_us[TASKS], size_bytes[SENDS], hops[SENDS];
+    int64_t succ_start[TASKS + SENDS + 1];
+    int32_t pair_src[PAIRS], pair_dst[PAIRS], pair_links[PAIRS * WIDTH];
+    double latency_us[PAIRS], link_gbps[LINKS];
+    double start_us[TASKS + SENDS], end_us[TASKS + SENDS], snapshot_us[3], link_bytes[LINKS], link_busy_us[LINKS];
+    double compute_us[3 * GPUS], exposed_us[3 * GPUS], dark_us[3 * GPUS];
+    engine_graph graph;
+    engine_network network;
+    engine_output output;
+    uint64_t seed;
+} job;
+
+/* Knuth's MMIX generator; the high bits are good enough for tests. */
+static int below(job *j, int stop)
+{
+    j->seed = j->seed * 6364136223846793005u + 1442695040888963407u;
+    return (int)((j->seed >> 33) % (uint64_t)stop);
+}
+
+static void make_edges(job *j)
+{
+    static int count[TASKS + SENDS], from[EDGES], to[EDGES];
+    memset(count, 0, sizeof count);
+    for (int k = 0; k < EDGES; k++) { /* always to a later rank, so that the graph has no cycle; 331 is prime */
+        int rank = below(j, TASKS + SENDS - 1), later = rank + 1 + below(j, TASKS + SENDS - 1 - rank);
+        from[k] = rank * 331 % (TASKS + SENDS);
+        to[k] = later * 331 % (TASKS + SENDS);
+        count[from[k]]++;
+    }
+    for (int i = 0; i < TASKS + SENDS; i++)
+        j->succ_start[i + 1] = j->succ_start[i] + count[i];
+    for (int k = EDGES - 1; k >= 0; k--)
+        j->successors[j->succ_start[from[k]] + --count[from[k]]] = to[k];
+}
+
+static void make_network(job *j)
+{
+    int p = 0;
+    for (int src = 0; src < GPUS; src++)
+        for (int dst = 0; dst < GPUS; dst++) {
+            if (src == dst)
+                continue;
+            j->pair_src[p] = src;
+            j->pair_dst[p] = dst;
+            j->latency_us[p] = 0.5 * below(j, 3);
+            int first = below(j, LINKS), length = 1 + below(j, WIDTH);
+            for (int k = 0; k < WIDTH; k++)
+                j->pair_links[p * WIDTH + k] = k < length ? (first + k) % LINKS : -1;
+            p++;
+        }
+    for (int id = 0; id < LINKS; id++)
+        j->link_gbps[id] = 25.0 * (1 + below(j, 4));
+}
+
+static void make_job(job *j, uint64_t seed)
+{
+    memset(j, 0, sizeof *j);
+    j->seed = seed;
+    for (int i = 0; i < TASKS; i++) {
+        j->gpu[i] = below(j, 5) ? below(j, GPUS) : -1;
+        j->duration_us[i] = 0.25 * below(j, 8);
+    }
+    for (int i = 0; i < TASKS + SENDS; i++)
+        j->priority[i] = below(j, 3);
+    for (int t = 0; t < SENDS; t++) {
+        j->transfer_pair[t] = below(j, PAIRS);
+        j->size_bytes[t] = 1000.0 * below(j, 30);
+        j->hops[t] = 1 + below(j, 2);
+    }
+    j->mark[0] = 3;
+    j->mark[1] = 3;
+    make_edges(j);
+    make_network(j);
+    j->graph = (engine_graph){GPUS,          TASKS,   SENDS,         2,
+                              j->gpu,        j->duration_us, j->priority, j->size_bytes,
+                              j->hops,       j->succ_start,  j->successors, j->mark};
+    j->network = (engine_network){PAIRS,         LINKS,         LINKS - 4,     WIDTH,           j->pair_src,
+                                  j->pair_dst,   j->pair_links, j->latency_us, j->transfer_pair, j->link_gbps};
+    j->output = (engine_output){j->start_us,   j->end_us,  j->snapshot_us, j->compute_us,
+                                j->exposed_us, j->dark_us, j->link_bytes,  j->link_busy_us};
+}
+
+static void expect_no_link_overfull(job *j, engine *run, const double *gbps)
+{
+    static int32_t transfer[PAIRS];
+    static double rate[PAIRS];
+    double load[LINKS] = {0};
+    int64_t active = engine_active(run, transfer, rate);
+    for (int64_t i = 0; i < active; i++)
+        for (int k = 0; k < WIDTH; k++) {
+            int32_t id = j->pair_links[j->transfer_pair[transfer[i]] * WIDTH + k];
+            if (id >= 0)
+                load[id] += rate[i];
+        }
+    for (int id = 0; id < LINKS; id++)
+        EXPECT(load[id] <= gbps[id] * (1 + 1e-9));
+}
+
+/* Every node ends, after it started, and every byte crosses every link of its route. */
+static void expect_complete(job *j, engine *run)
+{
+    double bytes[LINKS] = {0};
+    engine_report(run);
+    EXPECT(engine_ended(run) == TASKS + SENDS);
+    EXPECT(!engine_is_moving(run));
+    for (int i = 0; i < TASKS + SENDS; i++)
+        EXPECT(j->end_us[i] >= j->start_us[i]);
+    for (int t = 0; t < SENDS; t++)
+        for (int k = 0; k < WIDTH; k++)
+            if (j->pair_links[j->transfer_pair[t] * WIDTH + k] >= 0)
+                bytes[j->pair_links[j->transfer_pair[t] * WIDTH + k]] += j->size_bytes[t];
+    for (int id = 0; id < LINKS; id++)
+        EXPECT(fabs(bytes[id] - j->link_bytes[id]) <= 1e-9 * bytes[id]);
+    for (int k = 2 * GPUS; k < 3 * GPUS; k++)
+        EXPECT(j->compute_us[k] + j->exposed_us[k] + j->dark_us[k] <= j->snapshot_us[2] * (1 + 1e-9));
+    EXPECT(j->snapshot_us[0] == j->snapshot_us[1]);
+}
+
+static void test_runs(void)
+{
+    static job j;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        engine *run = NULL;
+        make_job(&j, seed);
+        EXPECT(engine_new(&j.graph, &j.network, &j.output, (int)(seed % 2), &run) == 0);
+        int state;
+        while ((state = engine_run(run, INFINITY, 1)) == ENGINE_BUDGET)
+            expect_no_link_overfull(&j, run, j.link_gbps);
+        EXPECT(state == ENGINE_DONE);
+        expect_complete(&j, run);
+        engine_free(run);
+    }
+}
+
+static void test_capacities_that_change(void)
+{
+    static job j;
+    for (uint64_t seed = 0; seed < 40; seed++) {
+        engine *run = NULL;
+        double gbps[LINKS], bytes[LINKS];
+        make_job(&j, seed);
+        memcpy(gbps, j.link_gbps, sizeof gbps);
+        EXPECT(engine_new(&j.graph, &j.network, &j.output, (int)(seed % 2), &run) == 0);
+        for (int step = 1; engine_run(run, 0.3 * step, 1 << 30) == ENGINE_PAUSED && step < 4000; step++) {
+            int32_t id = below(&j, LINKS);
+            gbps[id] = below(&j, 3) ? 20.0 * (1 + below(&j, 5)) : 0.0;
+            EXPECT(engine_set_capacity(run, 1, &id, &gbps[id]) == 0);
+            expect_no_link_overfull(&j, run, gbps);
+            engine_backlog(run, bytes);
+            for (int k = 0; k < LINKS; k++)
+                EXPECT(bytes[k] >= 0);
+        }
+        int state = engine_run(run, INFINITY, 1 << 30);
+        EXPECT(state == ENGINE_DONE || state == ENGINE_STALLED);
+        if (state == ENGINE_STALLED) {
+            int32_t all[LINKS];
+            for (int k = 0; k < LINKS; k++)
+                all[k] = k;
+            EXPECT(engine_set_capacity(run, LINKS, all, j.link_gbps) == 0);
+            EXPECT(engine_run(run, INFINITY, 1 << 30) == ENGINE_DONE);
+        }
+        expect_complete(&j, run);
+        engine_free(run);
+    }
+}
+
+static int try_new(job *j, int queue)
+{
+    engine *run = NULL;
+    int status = engine_new(&j->graph, &j->network, &j->output, queue, &run);
+    EXPECT((run == NULL) == (status != 0));
+    engine_free(run);
+    return status;
+}
+
+static void test_refusals(void)
+{
+    static job j;
+#define REFUSED(change, expected)      \
+    do {                               \
+        make_job(&j, 1);               \
+        change;                        \
+        EXPECT(try_new(&j, ENGINE_QUEUE_PAIR) == (expected)); \
+    } while (0)
+    REFUSED((void)0, 0);
+    REFUSED(j.graph.gpu = NULL, ENGINE_E_NULL);
+    REFUSED(j.graph.successors = NULL, ENGINE_E_NULL);
+    REFUSED(j.network.link_gbps = NULL, ENGINE_E_NULL);
+    REFUSED(j.output.end_us = NULL, ENGINE_E_NULL);
+    REFUSED(j.graph.gpus = -1, ENGINE_E_SIZE);
+    REFUSED(j.graph.tasks = (int64_t)1 << 40, ENGINE_E_SIZE);
+    REFUSED(j.network.width = (int64_t)1 << 30, ENGINE_E_SIZE);
+    REFUSED(j.gpu[7] = GPUS, ENGINE_E_INDEX);
+    REFUSED(j.successors[7] = TASKS + SENDS, ENGINE_E_INDEX);
+    REFUSED(j.succ_start[7] = 1 << 20, ENGINE_E_INDEX);
+    REFUSED(j.mark[0] = TASKS, ENGINE_E_INDEX);
+    REFUSED(j.transfer_pair[0] = PAIRS, ENGINE_E_INDEX);
+    REFUSED(j.pair_links[0] = LINKS, ENGINE_E_INDEX);
+    REFUSED(memset(j.pair_links, 0xff, WIDTH * sizeof *j.pair_links), ENGINE_E_INDEX);
+    REFUSED(j.network.first_circuit = LINKS + 1, ENGINE_E_INDEX);
+    REFUSED(j.duration_us[0] = NAN, ENGINE_E_VALUE);
+    REFUSED(j.size_bytes[0] = -1, ENGINE_E_VALUE);
+    REFUSED(j.link_gbps[0] = INFINITY, ENGINE_E_VALUE);
+    make_job(&j, 1);
+    EXPECT(try_new(&j, 7) == ENGINE_E_VALUE);
+    EXPECT(engine_new(&j.graph, &j.network, &j.output, 0, NULL) == ENGINE_E_NULL);
+    EXPECT(engine_run(NULL, 0, 1) == ENGINE_E_NULL);
+    engine_free(NULL);
+}
+
+static void test_refusals_of_a_run(void)
+{
+    static job j;
+    engine *run = NULL;
+    int32_t id = LINKS;
+    double gbps = 1;
+    make_job(&j, 2);
+    EXPECT(engine_new(&j.graph, &j.network, &j.output, 0, &run) == 0);
+    EXPECT(engine_run(run, NAN, 1) == ENGINE_E_VALUE);
+    EXPECT(engine_set_capacity(run, 1, &id, &gbps) == ENGINE_E_INDEX);
+    EXPECT(engine_set_capacity(run, 1, NULL, &gbps) == ENGINE_E_NULL);
+    id = 0;
+    gbps = -1;
+    EXPECT(engine_set_capacity(run, 1, &id, &gbps) == ENGINE_E_VALUE);
+    engine_free(run);
+    for (int status = 0; status > -8; status--)
+        EXPECT(strlen(engine_strerror(status)) > 0);
+}
+
+/* Two tasks and the transfer between them: 2 + 5 + 4; and a cycle. */
+static void test_critical_path(void)
+{
+    int64_t succ_start[4] = {0, 1, 1, 2};
+    int32_t successors[2] = {2, 1};
+    double node_us[3] = {2, 4, 5}, longest = 0;
+    engine_graph graph = {.tasks = 2, .transfers = 1, .succ_start = succ_start, .successors = successors};
+    EXPECT(engine_critical_path(&graph, node_us, &longest) == 0);
+    EXPECT(longest == 11);
+    successors[1] = 0;
+    EXPECT(engine_critical_path(&graph, node_us, &longest) == ENGINE_E_CYCLE);
+    EXPECT(engine_critical_path(&graph, NULL, &longest) == ENGINE_E_NULL);
+}
+
+int main(void)
+{
+    test_runs();
+    test_capacities_that_change();
+    test_refusals();
+    test_refusals_of_a_run();
+    test_critical_path();
+    return failures != 0;
+}

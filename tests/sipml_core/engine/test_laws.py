@@ -1,0 +1,142 @@
+"""Laws that hold for every job: bytes, time accounts, lower bounds, determinism."""
+
+import hashlib
+import os
+import subprocess
+import sys
+
+import attrs
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sipml_core.engine.bounds import bounds, lower_bound_us
+from sipml_core.engine.simulate import simulate
+from sipml_core.errors import StalledError
+
+
+def expected_link_bytes(tasks, network):
+    total = np.zeros(len(network.link_gbps))
+    for t in range(tasks.transfers):
+        for link in network.pair_links[network.transfer_pair[t]]:
+            if link >= 0:
+                total[link] += tasks.size_bytes[t]
+    return total
+
+
+def digest(timeline):
+    """Of all bytes of a timeline."""
+    result = hashlib.sha256()
+    for field in attrs.fields(type(timeline)):
+        result.update(np.asarray(getattr(timeline, field.name)).tobytes())
+    return result.hexdigest()
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), queue=st.sampled_from(["pair", "source"]))
+def test_laws_of_random_jobs(kit, seed, queue):
+    """Bytes sent equal bytes on every link, and no link carries more than its capacity allows; the four
+    states of each GPU add up to the time; no node ends before it starts; nothing beats the lower bound."""
+    tasks, network = kit.random_job(np.random.default_rng(seed))
+    timeline = simulate(tasks, network, queue=queue)
+    assert timeline.link_bytes == pytest.approx(expected_link_bytes(tasks, network), rel=1e-9)
+    most = timeline.link_busy_us * network.link_gbps * kit.gbps_bytes
+    assert (timeline.link_bytes <= most * (1 + 1e-9)).all()
+    assert (timeline.link_busy_us <= timeline.total_us * (1 + 1e-9)).all()
+    spent_us = timeline.compute_us + timeline.exposed_us + timeline.dark_us + timeline.idle_us
+    whole_us = np.broadcast_to(timeline.snapshot_us[:, None], spent_us.shape)
+    assert spent_us == pytest.approx(whole_us, rel=1e-9)
+    assert (timeline.end_us >= timeline.start_us).all()
+    assert timeline.total_us == pytest.approx(timeline.end_us.max())
+    assert timeline.total_us >= lower_bound_us(tasks, network) * (1 - 1e-9)
+
+
+def test_compute_account_is_the_sum_of_durations(kit, kernel):
+    """Each GPU computes for as long as its tasks last, whatever else happens."""
+    tasks, network = kit.random_job(np.random.default_rng(3))
+    timeline = simulate(tasks, network, kernel=kernel)
+    on_gpu = tasks.gpu >= 0
+    expected = np.bincount(tasks.gpu[on_gpu], weights=tasks.duration_us[on_gpu], minlength=tasks.gpus)
+    assert timeline.compute_us[-1] == pytest.approx(expected)
+
+
+def test_bounds_by_hand(kit):
+    """Task 2 us, then 25 000 bytes over 100 and 50 Gbps (4 us) with 1 us of latency, then 3 us: a path of
+    10 us. The 50 Gbps link also carries 37 500 bytes of another pair: 10 us. GPU 2 computes 6 + 6 us."""
+    job = kit.job(3)
+    job.task("a", 0, 2.0)
+    job.task("b", 1, 3.0, after=["ab"])
+    job.task("c", 2, 6.0)
+    job.task("d", 2, 6.0)
+    job.send("ab", 0, 1, 25_000.0, after=["a"])
+    job.send("cb", 2, 1, 37_500.0)
+    tasks = job.build()
+    network = kit.network(tasks, [100.0, 50.0], lambda src, _: [0, 1] if src == 0 else [1], latency_us=1.0)
+    found = bounds(tasks, network)
+    assert found.critical_path_us == pytest.approx(10.0)
+    assert found.busiest_link_us == pytest.approx(10.0)
+    assert found.busiest_gpu_us == pytest.approx(12.0)
+    assert lower_bound_us(tasks, network) == pytest.approx(12.0)
+
+
+def test_bounds_leave_circuits_out(kit):
+    """A circuit's capacity is a scheduler's matter: the latency is all that is sure."""
+    job = kit.job(2)
+    job.send("x", 0, 1, 1e6)
+    tasks = job.build()
+    assert lower_bound_us(tasks, kit.wires(tasks, latency_us=2.0)) == pytest.approx(2.0)
+
+
+def test_bounds_of_nothing_and_of_a_dead_link(kit):
+    """An empty job takes no time; a link of 0 Gbps never lets a byte through."""
+    tasks = kit.job(2).build()
+    assert lower_bound_us(tasks, kit.ports(tasks, 100.0)) == 0.0
+    job = kit.job(2)
+    job.send("x", 0, 1, 1.0)
+    tasks = job.build()
+    assert lower_bound_us(tasks, kit.network(tasks, [0.0], lambda *_: [0])) == np.inf
+
+
+def test_bounds_refuse_a_cycle(kit):
+    """No path is longest in a cycle."""
+    job = kit.job(1)
+    job.task("a", 0, 1.0, after=["b"])
+    job.task("b", 0, 1.0, after=["a"])
+    tasks = job.build()
+    with pytest.raises(StalledError, match="cycle"):
+        bounds(tasks, kit.ports(tasks, 100.0))
+
+
+def test_the_same_input_gives_the_same_bytes(kit, kernel):
+    """Two runs of one job agree in every bit."""
+    tasks, network = kit.random_job(np.random.default_rng(9), gpus=8, sends=80)
+    first, second = (digest(simulate(tasks, network, kernel=kernel)) for _ in range(2))
+    assert first == second
+
+
+SCRIPT = """
+import sys
+sys.path.insert(0, {folder!r})
+import conftest, test_laws
+import numpy as np
+from sipml_core.engine.simulate import simulate
+for kernel in ("c", "reference"):
+    tasks, network = conftest.random_job(np.random.default_rng(9), gpus=8, sends=80)
+    print(test_laws.digest(simulate(tasks, network, kernel=kernel)))
+"""
+
+
+def test_hash_seeds_change_nothing():
+    """Nothing depends on the order of sets or on PYTHONHASHSEED."""
+    script = SCRIPT.format(folder=os.path.dirname(__file__))
+    outputs = {
+        subprocess.run(
+            [sys.executable, "-c", script],
+            env={**os.environ, "PYTHONHASHSEED": seed},
+            capture_output=True,
+            check=True,
+        ).stdout
+        for seed in ("1", "2")
+    }
+    assert len(outputs) == 1
