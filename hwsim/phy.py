@@ -111,6 +111,7 @@ class TeraPhy:
         self._waits = np.full(self.shape, "", dtype=object)
         recovers = np.zeros(self.shape, dtype=bool)
         recovers[RX] = True
+        self._lit = np.ones(self.shape, dtype=bool)
         self._lanes = Lanes(recovers=recovers, timing=self.timing, step_us=self.step_us)
         self._far: TeraPhy = self
         fibre_ticks = round(FIBRE_NS_PER_M * 1e-3 * self.fibre_m / self.step_us)
@@ -259,7 +260,9 @@ class TeraPhy:
         before = self._lanes.state.copy()
         light = self._light()
         margin_db = self.margin_db
-        self.bank.set_light(light.ravel(), rings=np.arange(self.bank.rings))
+        changed = light != self._lit
+        self.bank.set_light(light[changed], rings=changed.ravel())
+        self._lit = light
         clear = light.copy()
         clear[RX] &= margin_db > 0.0
         self._lanes.step(locked=self.bank.locked.reshape(self.shape), clear=clear)

@@ -186,16 +186,17 @@ _cache: dict[tuple[float, RetuneBench], tuple[float, ...]] = {}
 def _stages_of(hops: FloatArray, bench: RetuneBench) -> FloatArray:
     """The four stages of each hop, each hop emulated once in the life of the program. [4, hops] [us]"""
     bench.check_hops(hops)
-    keys = np.round(hops, 6)
-    new = [hop for hop in np.unique(keys).tolist() if hop != 0.0 and (hop, bench) not in _cache]
-    if len(_cache) + len(new) > _CACHE_LIMIT:
+    distinct, which = np.unique(np.round(hops, 6), return_inverse=True)
+    moving = [hop for hop in distinct.tolist() if hop != 0.0]
+    if len(_cache) + len(moving) > _CACHE_LIMIT:
         _cache.clear()
-        new = [hop for hop in np.unique(keys).tolist() if hop != 0.0]
+    new = [hop for hop in moving if (hop, bench) not in _cache]
     if new:
         for hop, stages in zip(new, _emulate(np.array(new), bench).T.tolist(), strict=True):
             _cache[hop, bench] = tuple(stages)
     rest = (0.0, 0.0, 0.0, 0.0)
-    return np.array([_cache[hop, bench] if hop else rest for hop in keys.tolist()]).reshape(-1, 4).T
+    known = np.array([_cache[hop, bench] if hop else rest for hop in distinct.tolist()]).reshape(-1, 4)
+    return known[which].T
 
 
 def retune_stages(hop_ghz: ArrayLike, **bench: Any) -> RetuneStages:

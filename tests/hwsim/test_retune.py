@@ -148,5 +148,5 @@ def test_bad_requests_are_refused_by_name(arguments, message):
 
 def test_timing_is_refused_by_name():
     """No negative time."""
-    with pytest.raises(HwsimError, match="LinkTiming.cdr_us must be finite and at least 0, got -1"):
+    with pytest.raises(HwsimError, match=r"LinkTiming\.cdr_us must be finite and at least 0, got -1"):
         LinkTiming(cdr_us=-1.0)
