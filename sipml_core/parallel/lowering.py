@@ -167,21 +167,24 @@ class _Job:
         return tasks, mark
 
     def _synchronise(self, builder: TaskBuilder, tasks: Nodes, bucket: Bucket, priority: int) -> Nodes:
-        """The collective of one bucket; returns where it ends on each member. [dp, members]"""
+        """The collective of one bucket; returns where it ends on each member. [dp, members]
+
+        A member that makes none of the gradients joins in when all makers of its group are done.
+        """
         label = len(builder.labels) - 1
         members = self.layout[:, bucket.devices]
+        column = np.full(self.strategy.mp, -1)
+        column[list(bucket.devices)] = np.arange(len(bucket.devices))
+        maker, user = column[self.group.device[bucket.producers]], column[self.group.device[bucket.consumers]]
         ready = builder.barriers(members.shape, label=label)
-        for column, device in enumerate(bucket.devices):
-            made_here = bucket.producers[self.group.device[bucket.producers] == device]
-            parts = made_here if len(made_here) else bucket.producers
-            builder.depend(tasks[:, parts], ready[:, [column]])
+        builder.depend(tasks[:, bucket.producers], ready[:, maker])
+        idle = np.flatnonzero(np.bincount(maker, minlength=len(bucket.devices)) == 0)
+        builder.depend(tasks[:, bucket.producers, None], ready[:, None, idle])
         shape = (1, *self.tiers, len(bucket.devices))
         rings = Rings(builder=builder, form=self.strategy.collective, priority=priority, label=label)
         done = rings.all_reduce(members.reshape(shape), bucket.size_bytes, ready.reshape(shape))
         done = done.reshape(members.shape)
-        column_of = np.zeros(self.group.placement.limits.devices, dtype=np.int64)
-        column_of[list(bucket.devices)] = np.arange(len(bucket.devices))
-        builder.depend(done[:, column_of[self.group.device[bucket.consumers]]], tasks[:, bucket.consumers])
+        builder.depend(done[:, user], tasks[:, bucket.consumers])
         return done
 
 

@@ -67,6 +67,8 @@ class TaskBuilder:
     def depend(self, before: ArrayLike, after: ArrayLike) -> None:
         """Every node of `after` waits for its counterpart in `before`."""
         columns = _broadcast(before, after)
+        if not columns[0].size:
+            return
         first, second = _flat(columns, (np.int32, np.int32))
         self._edges.append((first, second))  # type: ignore[arg-type]
 
@@ -126,7 +128,7 @@ class TaskBuilder:
 def _broadcast(*operands: ArrayLike) -> list[NDArray[np.generic]]:
     arrays = [np.asarray(operand) for operand in operands]
     shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    return [np.broadcast_to(array, shape) for array in arrays]
+    return [array if array.shape == shape else np.broadcast_to(array, shape) for array in arrays]
 
 
 def _flat(columns: Sequence[NDArray[np.generic]], kinds: tuple[type, ...]) -> tuple[NDArray[np.generic], ...]:

@@ -11,7 +11,7 @@ from sipml_core.engine.simulate import simulate
 from sipml_core.errors import ConfigError
 from sipml_core.model.balanced import Placement, PlacementLimits
 from sipml_core.model.cluster import Cluster
-from sipml_core.model.opgraph import Phase, Role
+from sipml_core.model.opgraph import Axis, Operand, Phase, Role
 from sipml_core.model.strategy import Strategy
 from sipml_core.model.taskgraph import BARRIER
 from sipml_core.parallel.collectives import all_reduce_bytes
@@ -213,6 +213,33 @@ def test_every_optimizer_waits_for_every_holder_of_every_group(hand):
         assert gradients <= nx.ancestors(graph, update)
 
 
+def test_a_device_that_only_passes_on_waits_for_its_group(hand):
+    """In the ring over all four devices nothing is sent before a gradient of that group is made."""
+    tasks = lowered(replicated(hand, range_hops=1), strategy(mp=4, collective="ring"))
+    graph = digraph(tasks)
+    for transfer in range(tasks.compute_tasks, tasks.nodes):
+        assert nx.ancestors(graph, transfer) & {2, 3}
+
+
+def test_gradients_of_a_shared_parameter_are_summed_together(hand):
+    """w is used by f on device 0 and g on device 1: one gradient of 400 bytes, on 2 devices x 3 groups."""
+    hand.tensor("w", 100, role=Role.PARAMETER)
+    for name in ("f", "g"):
+        hand.tensor(f"d{name}", 100, role=Role.GRADIENT, parameter="w")
+    for name in ("f", "g"):
+        hand.op(name, reads=["w"])
+    for name in ("f", "g"):
+        hand.op(f"{name}_weight", phase=B, writes=[f"d{name}"], follows=name)
+    for name in ("f", "g"):
+        hand.op(f"{name}_update", phase=U, reads=["w", "df", "dg"], follows=name)
+    for name in ("f", "g"):
+        hand.shard(f"{name}_weight.0", f"d{name}", (0, 100))
+        hand.shard(f"{name}_update.0", "df", (0, 100))
+        hand.shard(f"{name}_update.0", "dg", (0, 100))
+    tasks = lowered(hand.placed([0, 1] * 3, mp=2), strategy(mp=2, dp=3))
+    assert tasks.size_bytes.sum() == pytest.approx(6 * all_reduce_bytes(400.0, 6))
+
+
 @pytest.mark.parametrize(("bucket_bytes", "sizes"), [(1, [400] * 4), (800, [800, 800]), (1e9, [1600])])
 def test_gradients_are_collected_into_buckets(hand, bucket_bytes, sizes):
     """Four gradients of 400 bytes on two replicas, in the order of the backward pass."""
@@ -248,6 +275,20 @@ def test_sync_goes_after_activations(hand):
     assert priority[~first].min() > priority[first].max()
 
 
+def test_buckets_go_in_the_order_in_which_they_are_complete(hand):
+    """Layers 3 and 0 on device 1, 2 and 1 on device 0: the bucket of device 0 is complete first."""
+    placement = hand.layers()
+    placement = attrs.evolve(
+        placement,
+        limits=PlacementLimits(devices=2),
+        device=[1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1],
+    )
+    tasks = lowered(placement, strategy(mp=2, dp=2))
+    across = tasks.src // 2 != tasks.dst // 2
+    priority = tasks.priority[tasks.compute_tasks :]
+    assert priority[across & (tasks.src % 2 == 0)].max() < priority[across & (tasks.src % 2 == 1)].min()
+
+
 def test_iterations_are_chained_by_the_optimizer(hand, flat):
     """The next forward op of a layer waits for the update of that layer, and every iteration has its mark."""
     tasks = lowered(hand.layers(), strategy(iterations=3))
@@ -259,6 +300,22 @@ def test_iterations_are_chained_by_the_optimizer(hand, flat):
     timeline = simulate(tasks, flat(tasks))
     assert np.diff(timeline.snapshot_us[:3]) == pytest.approx([84.0, 84.0])
     assert timeline.total_us == pytest.approx(3 * 84.0)
+
+
+def test_a_reader_without_an_optimizer_waits_for_the_one_elsewhere(hand):
+    """w is read on devices 0 and 1 and updated on 0: in the next iteration both wait for that update."""
+    hand.tensor("w", 100, role=Role.PARAMETER)
+    hand.tensor("dw", 100, role=Role.GRADIENT, parameter="w")
+    hand.op("f", reads=["w"])
+    hand.op("g", reads=["w"])
+    hand.op("weight", phase=B, writes=["dw"], follows="f")
+    hand.op("update", phase=U, reads=["w", "dw"], follows="f")
+    hand.shard("weight.0", "dw", (0, 100))
+    hand.shard("update.0", "dw", (0, 100))
+    tasks = lowered(hand.placed([0, 1, 0, 0], mp=2), strategy(mp=2, iterations=2))
+    graph, second = digraph(tasks), tasks.compute_tasks // 2
+    assert 3 in graph.predecessors(second)
+    assert 3 in graph.predecessors(second + 1)
 
 
 def test_ops_without_parameters_do_not_run_ahead(hand, flat):
@@ -343,6 +400,18 @@ def test_a_second_run_comes_just_before_its_backward_ops(hand, flat):
     graph = digraph(tasks)
     assert b2 in nx.ancestors(graph, again)
     assert again in nx.ancestors(graph, b0)
+
+
+def test_what_is_kept_is_read_from_the_first_run(hand):
+    """f1 makes a1, kept for f2, and m1, made again for b1: b1 waits for both runs of f1."""
+    hand.tensor("m1", 10)
+    placement = hand.layers()
+    hand.ops[1] = attrs.evolve(hand.ops[1], writes=(*hand.ops[1].writes, Operand("m1", (Axis(None),))))
+    hand.ops[6] = attrs.evolve(hand.ops[6], reads=(*hand.ops[6].reads, Operand("m1", (Axis(None),))))
+    hand.edge("f1.0", "b1.0", "m1", (0, 10))
+    tasks = lowered(hand.placed(placement.device, mp=1), strategy(recompute=True))
+    again = 12
+    assert set(digraph(tasks).predecessors(6)) == {1, 5, again}
 
 
 STRATEGIES = st.fixed_dictionaries(

@@ -108,6 +108,28 @@ def test_recomputation_keeps_checkpoints_and_one_segment(hand):
     assert memory_per_gpu(placement, strategy(recompute=True)).activations_bytes.tolist() == [120.0]
 
 
+def test_a_checkpoint_is_kept_for_the_second_run_that_starts_from_it(hand):
+    """Three blocks of a large and a small op; backward reads the large ones, blocks read the small ones.
+
+    Segments are the blocks. Kept: the small output that the second run of block 1 reads (40 bytes; the
+    last block does not run again), and one large activation (1200 bytes) at a time.
+    """
+    for k in range(6):
+        hand.tensor(f"a{k}", 10 if k % 2 else 300)
+    for k in range(6):
+        hand.op(f"f{k}", reads=[f"a{k - 1}"] if k else [], writes=[f"a{k}"])
+    for k in (4, 2, 0):
+        hand.op(f"b{k}", phase=B, reads=[f"a{k}"], follows=f"f{k}")
+    for k in range(6):
+        size = (0, 10 if k % 2 else 300)
+        if k < 5:
+            hand.edge(f"f{k}.0", f"f{k + 1}.0", f"a{k}", size)
+        if k % 2 == 0:
+            hand.edge(f"f{k}.0", f"b{k}.0", f"a{k}", size)
+    use = memory_per_gpu(hand.placed([0] * 9, mp=1), strategy(recompute=True))
+    assert use.activations_bytes.tolist() == [40.0 + 1200.0]
+
+
 def test_recomputation_saves_with_the_square_root_of_the_depth(hand):
     """n equal layers: s - 1 checkpoints and n / s activations, least at s = sqrt(n) (Chen et al. 2016)."""
     use = memory_per_gpu(hand.layers(count=64), strategy(recompute=True))
