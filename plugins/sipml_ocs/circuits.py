@@ -121,7 +121,8 @@ class OcsPlan(CircuitPlan):
             masked, cmap="hsv", vmin=0, vmax=self.gpus, alpha=0.6, aspect="auto", interpolation="nearest"
         )
         if self.gpus <= 64 and self.switches <= 32:
-            size = min(9.0, 380.0 / self.gpus / len(str(self.gpus - 1)))
+            cell_points = axes.bbox.width * 72 / axes.figure.dpi / self.gpus
+            size = min(9.0, 1.4 * cell_points / len(str(self.gpus - 1)))
             for switch, source in np.argwhere(self.port_map != DARK):
                 output = self.port_map[switch, source]
                 axes.text(source, switch, output, ha="center", va="center", fontsize=size)
