@@ -1,5 +1,8 @@
 """Plans by hand: circuits, leftovers, stability, waiting, refusals."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sipml_ocs import OcsPlan, plan
@@ -301,3 +304,12 @@ def test_the_drawing_labels_outputs_up_to_64_gpus(gpus):
     assert len(labels) == (2 * gpus if gpus <= 64 else 0)
     assert labels[:1] == (["1"] if gpus <= 64 else [])
     assert axes.get_ylabel() == "switch"
+
+
+def test_the_example_in_the_documentation_runs():
+    """Its last line promises that the same demand again leaves nothing dark."""
+    text = (Path(__file__).parents[3] / "docs" / "sip-ocs.md").read_text(encoding="utf-8")
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], names)
+    assert names["circuits"].port_map.shape == (16, 3)
+    assert not names["again"].dark_us.any()
