@@ -14,7 +14,7 @@ from hwsim.reference import NumpyKernel
 
 __all__ = ["RingBank"]
 
-_KERNELS = {"c": CKernel, "numpy": NumpyKernel}
+_KERNELS: dict[str, type[CKernel] | type[NumpyKernel]] = {"c": CKernel, "numpy": NumpyKernel}
 
 FloatArray = NDArray[np.float64]
 

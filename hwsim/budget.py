@@ -5,7 +5,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from hwsim import optics
-from hwsim.errors import field_of
+from hwsim.errors import within
 
 __all__ = ["LinkBudget", "receiver_margin_db"]
 
@@ -17,15 +17,15 @@ class LinkBudget:
     """Losses between a laser and a receiver. Assumptions of the right size, not a product's values."""
 
     #: Power of each line at the transmitter chip. [dBm]
-    laser_dbm: float = attrs.field(default=3.0, validator=field_of())
+    laser_dbm: float = attrs.field(default=3.0, validator=within())
     #: Loss of one fibre-to-chip coupling; light crosses three: laser in, transmitter out, receiver in. [dB]
-    coupling_db: float = attrs.field(default=1.5, validator=field_of(at_least=0.0))
+    coupling_db: float = attrs.field(default=1.5, validator=within(at_least=0.0))
     #: Loss of the modulator, with the half of the light that the zeros take. [dB]
-    modulator_db: float = attrs.field(default=4.5, validator=field_of(at_least=0.0))
+    modulator_db: float = attrs.field(default=4.5, validator=within(at_least=0.0))
     #: Loss of the fibre, ITU-T G.652 at 1310 nm. [dB/km]
-    fibre_db_per_km: float = attrs.field(default=0.35, validator=field_of(at_least=0.0))
+    fibre_db_per_km: float = attrs.field(default=0.35, validator=within(at_least=0.0))
     #: Least power a receiver needs at 25 Gbps. [dBm]
-    sensitivity_dbm: float = attrs.field(default=-12.0, validator=field_of())
+    sensitivity_dbm: float = attrs.field(default=-12.0, validator=within())
 
     def arriving_dbm(self, fibre_m: float) -> float:
         """Power of one line on the receiver's bus. [dBm]"""

@@ -7,7 +7,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from hwsim.errors import HwsimError, check, choice, field_of
+from hwsim.errors import HwsimError, check, choice, each_within, within
 from hwsim.optics import fsr_ghz
 
 __all__ = ["LAWS", "ControlLaw", "RingDesign"]
@@ -32,24 +32,24 @@ class RingDesign:
     """Physical parameters of micro-rings; each may be one number or one for each ring."""
 
     #: Thermal time constant. [us] 4 us: Atabaki et al., Optics Express 18, 18312 (2010).
-    tau_us: ArrayLike = attrs.field(default=4.0, validator=field_of(above=0.0))
+    tau_us: ArrayLike = attrs.field(default=4.0, validator=each_within(above=0.0))
     #: Shift of the resonance for each mW of heat. [GHz/mW] 25 mW for one free spectral range of 2270 GHz, the
     #: middle of the 20-30 mW that Padmaraju and Bergman, Nanophotonics 3, 269 (2014), call typical.
-    efficiency_ghz_per_mw: ArrayLike = attrs.field(default=90.0, validator=field_of(above=0.0))
+    efficiency_ghz_per_mw: ArrayLike = attrs.field(default=90.0, validator=each_within(above=0.0))
     #: Most power the heater takes. [mW] Same source, upper end.
-    heater_limit_mw: ArrayLike = attrs.field(default=30.0, validator=field_of(above=0.0))
+    heater_limit_mw: ArrayLike = attrs.field(default=30.0, validator=each_within(above=0.0))
     #: Free spectral range. [GHz] Group index 4.2, radius 5 um.
-    fsr_ghz: ArrayLike = attrs.field(factory=fsr_ghz, validator=field_of(above=0.0))
+    fsr_ghz: ArrayLike = attrs.field(factory=fsr_ghz, validator=each_within(above=0.0))
     #: Loaded quality factor; 1e4 gives 22.9 GHz at 1310 nm.
-    quality: ArrayLike = attrs.field(default=1e4, validator=field_of(above=0.0))
+    quality: ArrayLike = attrs.field(default=1e4, validator=each_within(above=0.0))
     #: Drop-port fraction at resonance. Assumed: 0.46 dB.
-    peak_drop: ArrayLike = attrs.field(default=0.9, validator=field_of(above=0.0, at_most=1.0))
+    peak_drop: ArrayLike = attrs.field(default=0.9, validator=each_within(above=0.0, at_most=1.0))
     #: Fall of the resonance with temperature. [GHz/K] ~10: MIT MTL report (2012).
-    drift_ghz_per_k: ArrayLike = attrs.field(default=10.0, validator=field_of(at_least=0.0))
+    drift_ghz_per_k: ArrayLike = attrs.field(default=10.0, validator=each_within(at_least=0.0))
     #: How far above its own line a ring is made, so that it is held by heat and can move both ways. [GHz]
-    bias_ghz: ArrayLike = attrs.field(default=200.0, validator=field_of())
+    bias_ghz: ArrayLike = attrs.field(default=200.0, validator=each_within())
     #: Standard deviation of the manufacturing offset of the resonance. [GHz]
-    offset_sigma_ghz: ArrayLike = attrs.field(default=0.0, validator=field_of(at_least=0.0))
+    offset_sigma_ghz: ArrayLike = attrs.field(default=0.0, validator=each_within(at_least=0.0))
     #: Heat that reaches a ring 1, 2, ... places away, as a fraction of its own. Several per cent at 10 um
     #: pitch, little beyond 15 um: DeRose et al. (2014).
     crosstalk: tuple[float, ...] = attrs.field(default=(0.03, 0.005), converter=_crosstalk)
@@ -77,21 +77,21 @@ class ControlLaw:
     #: One law, or one for each ring.
     law: str | tuple[str, ...] = attrs.field(default="open-loop", converter=_law_codes)
     #: A ring locks when it is within this of its line. [GHz]
-    tolerance_ghz: float = attrs.field(default=2.5, validator=field_of(above=0.0))
+    tolerance_ghz: float = attrs.field(default=2.5, validator=within(above=0.0))
     #: A locked ring unlocks beyond this; twice the tolerance unless given. [GHz]
     unlock_ghz: float = attrs.field()
     #: Over-drive: commanded step of power over wanted step, before the heater's limits.
-    overdrive_gain: float = attrs.field(default=4.0, validator=field_of(above=1.0))
+    overdrive_gain: float = attrs.field(default=4.0, validator=within(above=1.0))
     #: Lock loop: time between two samples. [us]
-    loop_us: float = attrs.field(default=1.0, validator=field_of(above=0.0))
+    loop_us: float = attrs.field(default=1.0, validator=within(above=0.0))
     #: Lock loop: time in which it reduces an error to 1/e. [us]
-    loop_response_us: float = attrs.field(default=4.0, validator=field_of(above=0.0))
+    loop_response_us: float = attrs.field(default=4.0, validator=within(above=0.0))
     #: Lock loop: displacement to either side at which the drop power is sampled. [GHz]
-    dither_ghz: float = attrs.field(default=0.5, validator=field_of(above=0.0))
+    dither_ghz: float = attrs.field(default=0.5, validator=within(above=0.0))
     #: Lock loop: fraction of the peak drop below which it sees nothing and holds still.
-    capture: float = attrs.field(default=0.01, validator=field_of(above=0.0, below=1.0))
+    capture: float = attrs.field(default=0.01, validator=within(above=0.0, below=1.0))
     #: Error of the heater efficiency that the controller believes in; one fraction, or one for each ring.
-    calibration_error: ArrayLike = attrs.field(default=0.0, validator=field_of(above=-1.0))
+    calibration_error: ArrayLike = attrs.field(default=0.0, validator=each_within(above=-1.0))
     #: Whether commanded powers allow for the heat of the neighbours.
     compensate_crosstalk: bool = True
 

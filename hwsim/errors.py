@@ -1,5 +1,6 @@
 """The one error of hwsim, and the checks that raise it."""
 
+import difflib
 from collections.abc import Callable
 from typing import Any
 
@@ -7,7 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-__all__ = ["HwsimError", "check", "choice", "field_of", "whole"]
+__all__ = ["HwsimError", "check", "choice", "each_within", "whole", "within"]
 
 
 class HwsimError(ValueError):
@@ -76,17 +77,27 @@ def choice(name: str, value: Any, known: tuple[str, ...]) -> str:
     """`value` itself when it is one of `known`, else `HwsimError` with the nearest known name."""
     if value in known:
         return str(value)
-    import difflib
-
     near = difflib.get_close_matches(str(value), known, n=1)
     hint = f"did you mean {near[0]!r}? " if near else ""
     raise HwsimError(f"{name} must be one of {', '.join(known)}, got {value!r}; {hint}".rstrip("; "))
 
 
-def field_of(**bounds: float) -> Callable[[Any, "attrs.Attribute[Any]", Any], None]:
+def each_within(**bounds: float) -> Callable[[Any, "attrs.Attribute[Any]", Any], None]:
     """A validator for an attrs field that holds a number, or numbers, within `bounds`."""
 
     def validate(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
         check(f"{type(instance).__name__}.{attribute.name}", value, **bounds)
+
+    return validate
+
+
+def within(**bounds: float) -> Callable[[Any, "attrs.Attribute[Any]", Any], None]:
+    """A validator for an attrs field that holds one number within `bounds`."""
+    validate_each = each_within(**bounds)
+
+    def validate(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
+        validate_each(instance, attribute, value)
+        if np.ndim(value) > 0:
+            raise HwsimError(f"{type(instance).__name__}.{attribute.name} must be one number, got {value!r}")
 
     return validate

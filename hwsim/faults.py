@@ -1,10 +1,10 @@
 """What can break in a port. Each fault strikes a `hwsim.phy.TeraPhy` when it is injected, and is logged."""
 
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, ClassVar
 
 import attrs
 
-from hwsim.errors import choice, field_of, whole
+from hwsim.errors import choice, whole, within
 
 if TYPE_CHECKING:
     from hwsim.phy import TeraPhy
@@ -18,6 +18,9 @@ SIDES = ("tx", "rx")
 @attrs.frozen(kw_only=True)
 class _HeaterFault:
     """A fault of one ring."""
+
+    #: One of the states of `hwsim.RingBank.set_heater`.
+    state: ClassVar[str]
 
     side: str = attrs.field(converter=lambda side: choice("side", side, SIDES))
     macro: int = attrs.field(converter=lambda n: whole("macro", n, at_least=0))
@@ -60,7 +63,7 @@ class AmbientRamp:
     """An ambient that warms or cools at a steady rate, until another ramp is injected."""
 
     #: [K/ms]
-    k_per_ms: Any = attrs.field(validator=field_of())
+    k_per_ms: float = attrs.field(validator=within())
 
     def strike(self, port: "TeraPhy") -> str:
         """Start the ramp; the line for the log."""

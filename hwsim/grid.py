@@ -4,7 +4,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from hwsim.errors import choice, field_of, whole
+from hwsim.errors import choice, whole, within
 from hwsim.optics import spacing_nm
 
 __all__ = ["GRIDS", "WdmGrid", "grid_named"]
@@ -17,9 +17,9 @@ class WdmGrid:
     name: str
     lines: int = attrs.field(converter=lambda n: whole("WdmGrid.lines", n, at_least=1))
     #: Distance of neighbouring lines. [GHz]
-    spacing_ghz: float = attrs.field(validator=field_of(above=0.0))
+    spacing_ghz: float = attrs.field(validator=within(above=0.0))
     #: Wavelength at the middle of the grid. [nm]
-    center_nm: float = attrs.field(default=1310.0, validator=field_of(above=0.0))
+    center_nm: float = attrs.field(default=1310.0, validator=within(above=0.0))
 
     @property
     def line_ghz(self) -> NDArray[np.float64]:

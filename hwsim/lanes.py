@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from hwsim.errors import field_of
+from hwsim.errors import within
 
 __all__ = ["Lanes", "LinkTiming", "State"]
 
@@ -33,13 +33,13 @@ class LinkTiming:
     """Times that are not physics of the ring. All are assumptions, none is fitted to the paper's 25 us."""
 
     #: From the decision to new heater powers: a controller that writes them every microsecond. [us]
-    control_us: float = attrs.field(default=1.0, validator=field_of(at_least=0.0))
+    control_us: float = attrs.field(default=1.0, validator=within(at_least=0.0))
     #: How long a ring must stay within tolerance: two more samples at 1 us. [us]
-    lock_us: float = attrs.field(default=2.0, validator=field_of(at_least=0.0))
+    lock_us: float = attrs.field(default=2.0, validator=within(at_least=0.0))
     #: Clock and data recovery, with the clock forwarded. [us] The receivers of Mordia took 8.7 us.
-    cdr_us: float = attrs.field(default=1.0, validator=field_of(at_least=0.0))
+    cdr_us: float = attrs.field(default=1.0, validator=within(at_least=0.0))
     #: Word alignment across a macro once its wavelengths are up. [us]
-    align_us: float = attrs.field(default=0.5, validator=field_of(at_least=0.0))
+    align_us: float = attrs.field(default=0.5, validator=within(at_least=0.0))
 
     def ticks(self, stage: str, step_us: float) -> int:
         """Whole steps that `stage` takes; a part of a step counts as one."""

@@ -57,7 +57,7 @@ class TeraPhy:
     seed : int
         Seed of the manufacturing offsets.
     step_us : float
-        Step of the emulation. [us]
+        Step of the emulation, at least a nanosecond. [us]
 
     Notes
     -----
@@ -96,7 +96,7 @@ class TeraPhy:
             design=design,
             control=control,
             seed=seed,
-            step_us=step_us,
+            step_us=float(check("step_us", step_us, at_least=1e-3)),
         )
         self.step_us = self.bank.step_us
         self.log = EventLog()
@@ -114,6 +114,7 @@ class TeraPhy:
         self._lit = np.ones(self.shape, dtype=bool)
         self._lanes = Lanes(recovers=recovers, timing=self.timing, step_us=self.step_us)
         self._far: TeraPhy = self
+        self._unlit_ticks = np.zeros(self.shape, dtype=np.int64)
         fibre_ticks = round(FIBRE_NS_PER_M * 1e-3 * self.fibre_m / self.step_us)
         dark = np.zeros((self.macros, self.grid.lines), dtype=bool)
         self._in_fibre = deque([dark] * (fibre_ticks + 1), maxlen=fibre_ticks + 1)
@@ -287,6 +288,10 @@ class TeraPhy:
         reachable = self.bank.reachable.reshape(self.shape)
         late = self._lanes.ticks_in_state * self.step_us > 20.0 * float(np.max(self.bank.design.tau_us))
         off_ghz = self.bank.detuning_ghz.reshape(self.shape)
+        # A receiver that gets ready with its far end sees light one fibre later: only then is it missing.
+        unlit = (state == State.CDR) & ~light
+        self._unlit_ticks = np.where(unlit, self._unlit_ticks + 1, 0)
+        missing = unlit & (self._unlit_ticks > np.array([0, len(self._far._in_fibre)]).reshape(2, 1, 1))
         waits = np.full(self.shape, "", dtype=object)
         for ring in zip(*np.nonzero((state == State.TUNING) & self._lanes.heard), strict=True):
             if not reachable[ring]:
@@ -294,9 +299,9 @@ class TeraPhy:
             elif late[ring]:
                 waits[ring] = "the ring does not reach its line"
         for ring in zip(*np.nonzero(state == State.CDR), strict=True):
-            if not light[ring]:
+            if missing[ring]:
                 waits[ring] = f"no light on line {self._line[ring]}"
-            elif ring[0] == RX and margin_db[ring[1:]] <= 0.0:
+            elif light[ring] and ring[0] == RX and margin_db[ring[1:]] <= 0.0:
                 waits[ring] = "negative margin"
         for ring in zip(*np.nonzero((waits != self._waits) & (waits != "")), strict=True):
             note = f", {off_ghz[ring]:+.1f} GHz off" if state[ring] == State.TUNING else ""

@@ -104,6 +104,8 @@ def _shade_stages(trace: RetuneTrace, panels: tuple[Any, ...]) -> None:
 def plot_spectrum(port: TeraPhy, path: str | Path, *, macro: int = 0) -> None:
     """Draw the laser's comb and the drop responses of the receiving rings of one macro."""
     figure = _figure(9.0, 5.5)
+    from matplotlib import colormaps
+
     axes = figure.subplots()
     lines = port.grid.line_ghz
     margin = 0.75 * port.grid.spacing_ghz
@@ -116,8 +118,6 @@ def plot_spectrum(port: TeraPhy, path: str | Path, *, macro: int = 0) -> None:
         values[rings] for values in (port.bank.resonance_ghz, port.bank.fsr_ghz, port.bank.fwhm_ghz)
     )
     peak = port.bank.design.each("peak_drop", port.bank.rings)[rings]
-    from matplotlib import colormaps
-
     for slot, colour in enumerate(colormaps["viridis"](np.linspace(0.0, 0.88, port.wavelengths))):
         detuning = optics.wrap(resonance[slot] - frequency, fsr[slot])
         response_db = 10.0 * np.log10(optics.drop(detuning, fwhm[slot], peak[slot]))

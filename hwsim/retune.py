@@ -14,7 +14,7 @@ from numpy.typing import ArrayLike, NDArray
 from hwsim import optics
 from hwsim.bank import RingBank
 from hwsim.design import LAWS, ControlLaw, RingDesign
-from hwsim.errors import HwsimError, check, choice, field_of
+from hwsim.errors import HwsimError, check, choice, within
 from hwsim.grid import WdmGrid, grid_named
 from hwsim.lanes import Lanes, LinkTiming, State
 
@@ -30,6 +30,7 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 _CACHE_LIMIT = 100_000
+_MOST_STEPS = 200_000
 
 
 @attrs.frozen(kw_only=True)
@@ -37,21 +38,21 @@ class RetuneBench:
     """One ring on a bench: what the time of a retune depends on besides the hop."""
 
     #: Thermal time constant. [us]
-    tau_us: float = attrs.field(default=4.0, validator=field_of(above=0.0))
+    tau_us: float = attrs.field(default=4.0, validator=within(above=0.0))
     #: The ring locks within this of its line. [GHz]
-    tolerance_ghz: float = attrs.field(default=2.5, validator=field_of(above=0.0))
+    tolerance_ghz: float = attrs.field(default=2.5, validator=within(above=0.0))
     #: Control law: 'open-loop', 'over-drive' or 'pi-lock'.
     control: str = attrs.field(default="open-loop")
     #: Times that are not physics of the ring.
     timing: LinkTiming = attrs.field(factory=LinkTiming, validator=attrs.validators.instance_of(LinkTiming))
     #: Least shift at which a ring works; a hop up starts there and a hop down ends there. [GHz]
-    bias_ghz: float = attrs.field(default=200.0, validator=field_of(at_least=0.0))
+    bias_ghz: float = attrs.field(default=200.0, validator=within(at_least=0.0))
     #: Shift at the heater's limit, which over-drive runs into. [GHz] As `RingDesign`: 30 mW of 90 GHz/mW.
-    heater_range_ghz: float = attrs.field(default=2700.0, validator=field_of(above=0.0))
+    heater_range_ghz: float = attrs.field(default=2700.0, validator=within(above=0.0))
     #: Error of the heater efficiency that the controller believes in, as a fraction.
-    calibration_error: float = attrs.field(default=0.0, validator=field_of(above=-1.0))
+    calibration_error: float = attrs.field(default=0.0, validator=within(above=-1.0))
     #: Step of the emulation, and so the resolution of the answer. [us]
-    step_us: float = attrs.field(default=0.1, validator=field_of(above=0.0))
+    step_us: float = attrs.field(default=0.1, validator=within(above=0.0))
 
     @control.validator
     def _known_law(self, _: Any, value: str) -> None:
@@ -87,6 +88,14 @@ class RetuneBench:
             raise HwsimError(
                 f"hop_ghz must be at most {room:g} either way, the heater's {self.heater_range_ghz:g} GHz "
                 f"less the bias of {self.bias_ghz:g} GHz, got {hops[np.argmax(np.abs(hops))]:g}"
+            )
+
+    def __attrs_post_init__(self) -> None:
+        least_us = self.patience_us / _MOST_STEPS
+        if self.step_us < least_us:
+            raise HwsimError(
+                f"RetuneBench.step_us must be at least {least_us:.3g} for retunes as slow as these, "
+                f"got {self.step_us:g}"
             )
 
     @property

@@ -114,6 +114,7 @@ int hwsim_bank_set_fault(hwsim_bank *bank, int64_t ring, int fault);
 /* Say whether light of its line reaches a ring; without it a lock loop holds still. All are lit at first. */
 int hwsim_bank_set_lit(hwsim_bank *bank, int64_t ring, int lit);
 
+/* Time since the bank was made, and the ambient above its reference now; the bank must not be NULL. */
 double hwsim_bank_time_us(const hwsim_bank *bank);
 double hwsim_bank_ambient_k(const hwsim_bank *bank);
 

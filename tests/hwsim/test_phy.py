@@ -269,6 +269,19 @@ def test_words_wait_for_the_slowest_of_their_command():
     assert port.capacity_gbps == 200.0
 
 
+def test_light_on_its_way_is_not_missing():
+    """With 2 km of fibre a receiver is ready 10 us before light comes; words wait for the slower slot."""
+    design = RingDesign(crosstalk=(), bias_ghz=900.0)
+    port = settled(design=design, wavelengths=4, fibre_m=2000.0)
+    before = len(port.log)
+    port.tune(np.array([4, 5, 2, 3]), where=np.array([[True, True, False, False], [False] * 4]))
+    port.advance(100.0)
+    happened = list(port.log)[before:]
+    assert not any("waits" in event.what for event in happened)
+    up = [event.time_us for event in happened if event.what == "CDR -> UP"]
+    assert [event.time_us for event in happened if "aligned" in event.what] == [max(up) + 1.0]
+
+
 @pytest.mark.parametrize(
     ("act", "message"),
     [
@@ -289,6 +302,7 @@ def test_words_wait_for_the_slowest_of_their_command():
         (lambda _: DeadHeater(side="up", macro=0, slot=0), "side must be one of tx, rx"),
         (lambda _: AmbientRamp(k_per_ms=np.inf), "AmbientRamp.k_per_ms must be finite"),
         (lambda _: TeraPhy(wavelengths=9), "wavelengths must be .* at most 8, got 9"),
+        (lambda _: TeraPhy(step_us=1e-6), "step_us must be finite and at least 0.001, got 1e-06"),
         (lambda _: TeraPhy(rate_gbps=0.0), "rate_gbps must be finite and above 0"),
         (lambda _: LinkBudget(coupling_db=-1.0), "LinkBudget.coupling_db must be finite and at least 0"),
     ],

@@ -138,6 +138,9 @@ def test_trace_shows_the_way():
         ({"hop_ghz": 200.0, "tolerance_ghz": -1.0}, "RetuneBench.tolerance_ghz must be finite and above 0"),
         ({"hop_ghz": 200.0, "control": "pi_lock"}, "did you mean 'pi-lock'"),
         ({"hop_ghz": 200.0, "step_us": np.inf}, "RetuneBench.step_us must be finite"),
+        ({"hop_ghz": 200.0, "step_us": 1e-9}, "RetuneBench.step_us must be at least"),
+        ({"hop_ghz": 200.0, "tau_us": [4.0, 5.0]}, "RetuneBench.tau_us must be one number"),
+        ({"hop_ghz": "far"}, "hop_ghz must be a number, got 'far'"),
     ],
 )
 def test_bad_requests_are_refused_by_name(arguments, message):
