@@ -7,6 +7,8 @@
  */
 #include "state.h"
 
+#include <math.h>
+
 /* Rates closer than this, relatively, count as equal: far above rounding, far below what anyone can see. */
 #define SAME_RATE 1e-11
 /* A new rate this close to the old one is not worth a new event. */
@@ -272,33 +274,48 @@ static void fill(engine *run)
     }
 }
 
-/* Flows outside that a link around no longer holds back, or that it now should. */
+/* What must hold on a link around, and for which flow outside it does not. */
+typedef struct limits {
+    double too_fast; /* flows outside must not be faster ... */
+    double released; /* ... nor those it holds back slower */
+} limits;
+
+static int breaks(const limits *m, const flow *f, int32_t link_id)
+{
+    return f->rate > m->too_fast || (f->bottleneck == link_id && f->rate < m->released);
+}
+
+/* Flows outside that a link around no longer holds back, or that it now should, join. */
 static void widen_at(engine *run, int32_t link_id)
 {
     link *l = &run->links[link_id];
     if (l->inside == l->count || (l->level < 0 && l->held == l->fixed))
         return;
-    double fastest = 0;
+    double fastest = 0, fastest_outside = 0, slowest_held = INFINITY;
     for (int32_t m = 0; m < l->count; m++) {
         const flow *f = &run->flows[run->members[l->first + m].flow];
         int is_inside = f->stamp == run->stamp && f->phase != FILL_JOINING;
         double rate = is_inside ? f->next_rate : f->rate;
-        if (rate > fastest)
-            fastest = rate;
+        fastest = rate > fastest ? rate : fastest;
+        if (f->stamp == run->stamp)
+            continue;
+        fastest_outside = rate > fastest_outside ? rate : fastest_outside;
+        if (f->bottleneck == link_id && rate < slowest_held)
+            slowest_held = rate;
     }
     int saturated = l->spare <= SAME_RATE * l->capacity;
+    limits must = {l->level < 0 ? INFINITY : l->level * (1 + SAME_RATE),
+                   saturated ? fastest * (1 - SAME_RATE) : INFINITY};
+    if (fastest_outside <= must.too_fast && slowest_held >= must.released)
+        return;
     for (int32_t m = 0; m < l->count; m++) {
         int32_t flow_id = run->members[l->first + m].flow;
         flow *f = &run->flows[flow_id];
-        if (f->stamp == run->stamp)
+        if (f->stamp == run->stamp || !breaks(&must, f, link_id))
             continue;
-        int too_fast = l->level >= 0 && f->rate > l->level * (1 + SAME_RATE);
-        int released = f->bottleneck == link_id && (!saturated || f->rate < fastest * (1 - SAME_RATE));
-        if (too_fast || released) {
-            f->stamp = run->stamp;
-            f->phase = FILL_JOINING;
-            run->inside[run->inside_count++] = flow_id;
-        }
+        f->stamp = run->stamp;
+        f->phase = FILL_JOINING;
+        run->inside[run->inside_count++] = flow_id;
     }
 }
 
