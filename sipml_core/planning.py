@@ -12,6 +12,7 @@ from sipml_core.model.cluster import Cluster
 from sipml_core.model.traffic import TrafficMatrix
 from sipml_core.overrides import apply_overrides
 from sipml_core.plugins import Registry
+from sipml_core.units import parse_gbps
 
 
 def plan_circuits(
@@ -32,7 +33,7 @@ def plan_circuits(
     table = apply_overrides({"name": topology}, overrides)
     if scheduler is not None:
         table["scheduler"] = scheduler
-    cluster = Cluster(gpus=traffic.gpus, bandwidth_gbps=bandwidth_gbps)
+    cluster = Cluster(gpus=traffic.gpus, bandwidth_gbps=parse_gbps(bandwidth_gbps))
     interconnect = read_interconnect(table, "topology", cluster, registry)
     fabric = interconnect.topology.build(cluster)
     if fabric.circuits is None or interconnect.scheduler is None:

@@ -102,7 +102,7 @@ class Workbench:
             if job.table.layout == "auto":
                 layout = choose_splits(
                     graph, gpu, cluster, mp=strategy.mp, dp=strategy.dp,
-                    tau_us=strategy.tau_us, gbps=cluster.bandwidth_gbps,
+                    tau_us=strategy.tau_us, gbps=cluster.bandwidth_gbps, recompute=strategy.recompute,
                 )  # fmt: skip
             else:
                 layout = fixed_layout(graph, job.table.layout)

@@ -113,8 +113,13 @@ def _converter() -> Converter:
         return hook
 
     converter = _lenient_about_lists()
-    converter.register_structure_hook_factory(lambda t: get_origin(t) is tuple, list_hook)
+    converter.register_structure_hook_factory(_is_tuple, list_hook)
     return converter
+
+
+def _is_tuple(target: Any) -> bool:
+    origin: Any = get_origin(target)
+    return origin is tuple
 
 
 _CONVERTER = _converter()
