@@ -1,0 +1,66 @@
+"""What a scheduler may decide on a ring."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.checks import at_least, between, one_of
+from sipml_core.errors import ConfigError
+from sipml_core.model.circuits import CircuitControl
+from sipml_ring.retuning import Retuning
+
+#: Wavelengths of one direction that the planner can number.
+MAX_WAVELENGTHS = 4096
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class RingCircuits(CircuitControl):
+    """Wavelengths of a bidirectional ring of N GPUs.
+
+    Segment s joins GPU s to GPU s + 1 mod N. A circuit from i to j occupies one wavelength on every
+    segment from i to j in its direction, and an index carries at most one circuit on a segment and
+    direction. So at most `clockwise` circuits leave, or reach, a GPU clockwise: the limit of its port
+    needs no rule of its own.
+    """
+
+    #: Wavelengths in each direction.
+    clockwise: int = attrs.field(validator=between(1, MAX_WAVELENGTHS))
+    counterclockwise: int = attrs.field(validator=between(0, MAX_WAVELENGTHS))
+    #: Segments that a circuit may span.
+    reach_hops: int = attrs.field(validator=at_least(1))
+    #: "continuous": the same index end to end. "converted": every GPU on the way may change it.
+    wavelength: str = attrs.field(default="continuous", validator=one_of("continuous", "converted"))
+    #: How long rings take to settle on another wavelength; None: always `reconfiguration_us`.
+    retuning: Retuning | None = None
+
+    @classmethod
+    def of(cls, gpus: int, wavelengths: int, **fields: Any) -> RingCircuits:
+        """Half of a GPU's wavelengths in each direction; an odd one goes clockwise."""
+        if not isinstance(wavelengths, (int, np.integer)) or wavelengths < 1:
+            raise ConfigError(f"wavelengths must be at least 1, got {wavelengths!r}")
+        half = int(wavelengths) // 2
+        return cls(
+            gpus=gpus,
+            circuits_per_gpu=int(wavelengths),
+            clockwise=int(wavelengths) - half,
+            counterclockwise=half,
+            **fields,
+        )
+
+    def hops(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int64]:
+        """Segments that each pair spans clockwise and counter-clockwise. [pairs, 2]"""
+        clockwise = (np.asarray(dst, np.int64) - src) % self.gpus
+        return np.stack([clockwise, self.gpus - clockwise], axis=1)
+
+    def allowed(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Directions that each pair may use. [pairs, 2]"""
+        lit = np.array([self.clockwise > 0, self.counterclockwise > 0])
+        distinct = np.asarray(src) != np.asarray(dst)
+        return (self.hops(src, dst) <= self.reach_hops) & lit & distinct[:, np.newaxis]
+
+    def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
+        return self.allowed(src, dst).any(axis=1)

@@ -1,0 +1,272 @@
+/* How many circuits each pair gets in each direction, by segment loads alone.
+ *
+ * Bisection on t = min circuits/demand: every pair needs ceil(t demand). A pair with one direction in reach leaves no
+ * choice. Otherwise moving units from direction a to b must cover every segment s of direction a at least
+ * max(load_a(s) - W_a, moved + load_b(s) - W_b) times: a circular multi-cover, solved by the furthest-reaching
+ * greedy from several starting segments, with `moved` raised to its least fixed point. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net.h"
+
+/* A served row on its shorter direction, in as little memory as the bisection can do with. */
+typedef struct {
+    double demand;
+    int32_t start, end; /* end > n: passes node 0 */
+} arc_t;
+
+typedef struct {
+    int32_t *load[DIRECTIONS]; /* [n + 1] */
+    int32_t *cover, *moved;    /* [n], [rows] */
+    arc_t *arc[DIRECTIONS];    /* [arcs] */
+    int32_t arcs[DIRECTIONS];
+} work_t;
+
+/* The least integer not below t demand, but at least 1; of a product that is an integer but for rounding, that one. */
+static int32_t need_of(double t, double demand)
+{
+    double x = t * demand * (1 - 1e-11);
+    if (x > INT32_MAX / 4) return INT32_MAX / 4;
+    int32_t floor_x = (int32_t)x;
+    return floor_x < 1 ? 1 + (x > 1) : floor_x + (x > floor_x);
+}
+
+/* A first distribution: all on one direction where allowed (only >= 0), or on the shorter (only < 0). */
+static void spread(net_t *net, int only)
+{
+    for (int32_t k = 0; k < net->rows; k++) {
+        row_t *r = &net->row[k];
+        int d = only >= 0 && r->hops[only] > 0 ? only : r->first;
+        r->count[CW] = r->count[CCW] = 0;
+        if (!r->served) continue;
+        r->count[d] = r->need;
+        if (only < 0 && r->hops[CW] == r->hops[CCW]) { /* opposite GPUs: half each way */
+            r->count[CW] = (r->need + (r->src & 1)) / 2;
+            r->count[CCW] = r->need - r->count[CW];
+        }
+    }
+}
+
+static void loads(const net_t *net, work_t *w)
+{
+    for (int d = 0; d < DIRECTIONS; d++) {
+        int32_t n = net->n, *load = w->load[d], running = 0;
+        memset(load, 0, sizeof(int32_t) * ((size_t)n + 1));
+        for (int32_t k = 0; k < net->rows; k++) {
+            const row_t *r = &net->row[k];
+            int32_t end = r->start[d] + r->hops[d], x = r->count[d];
+            load[r->start[d]] += x;
+            load[end <= n ? end : end - n] -= x;
+            if (end > n) running += x;
+        }
+        for (int32_t s = 0; s < n; s++) load[s] = running += load[s];
+    }
+}
+
+static int over(const net_t *net, const work_t *w, int d)
+{
+    for (int32_t s = 0; s < net->n; s++)
+        if (w->load[d][s] > net->ring->wavelengths[d]) return 1;
+    return 0;
+}
+
+/* The row over segment s, in direction a, that still has units to move and reaches furthest; -1: none. */
+static int32_t furthest(const net_t *net, const work_t *w, int a, int32_t s, int32_t reach)
+{
+    int32_t best = -1, best_left = 0;
+    for (int32_t back = 0; back < reach; back++) {
+        int32_t u = s - back < 0 ? s - back + net->n : s - back;
+        for (int32_t k = net->from[a][u]; k < net->from[a][u + 1]; k++) {
+            int32_t row = net->by_start[a][k], left = net->row[row].hops[a] - back;
+            if (left <= best_left) break; /* sorted by falling length */
+            if (net->row[row].hops[!a] == 0 || w->moved[row] >= net->row[row].count[a]) continue;
+            best = row;
+            best_left = left;
+            break;
+        }
+    }
+    return best;
+}
+
+/* Least number of units of direction a, by greedy from segment `first`, that covers what `moved` units require;
+ * w->moved says which. -1: cannot be covered. */
+static int32_t cover(const net_t *net, work_t *w, int a, int32_t first, int32_t moved, int32_t reach)
+{
+    int32_t n = net->n, sum = 0, wa = net->ring->wavelengths[a], wb = net->ring->wavelengths[!a];
+    memset(w->cover, 0, sizeof(int32_t) * (size_t)n);
+    memset(w->moved, 0, sizeof(int32_t) * (size_t)net->rows);
+    for (int32_t k = 0; k < n; k++) {
+        int32_t s = (first + k) % n, must = w->load[a][s] - wa;
+        if (moved + w->load[!a][s] - wb > must) must = moved + w->load[!a][s] - wb;
+        while (w->cover[s] < must) {
+            int32_t row = furthest(net, w, a, s, reach);
+            if (row < 0) return -1;
+            const row_t *r = &net->row[row];
+            int32_t x = must - w->cover[s], most = r->count[a] - w->moved[row];
+            if (x > most) x = most;
+            w->moved[row] += x;
+            sum += x;
+            for (int32_t h = 0, u = r->start[a]; h < r->hops[a]; h++) {
+                w->cover[u] += x;
+                if (++u == n) u = 0;
+            }
+        }
+    }
+    return sum;
+}
+
+/* Moves units from direction a to the other until no segment is overloaded; 0 if no way was found. */
+static int reroute(net_t *net, work_t *w, int a)
+{
+    int32_t n = net->n, tries = n <= 16 ? n : 4, reach = net->ring->reach_hops < n ? net->ring->reach_hops : n - 1;
+    int32_t most = net->ring->wavelengths[CW] + net->ring->wavelengths[CCW];
+    for (int32_t k = 0; k < tries; k++) {
+        int32_t first = (int32_t)((int64_t)k * n / tries), moved = 0, sum;
+        while ((sum = cover(net, w, a, first, moved, reach)) > moved && sum <= n * most) moved = sum;
+        if (sum < 0 || sum > moved) continue;
+        for (int32_t row = 0; row < net->rows; row++) {
+            net->row[row].count[a] -= w->moved[row];
+            net->row[row].count[!a] += w->moved[row];
+        }
+        return 1;
+    }
+    return 0;
+}
+
+/* Whether all needs fit on the shorter directions. */
+static int fits(net_t *net, work_t *w, double t)
+{
+    int32_t n = net->n;
+    for (int d = 0; d < DIRECTIONS; d++) {
+        int32_t *load = w->load[d], running = 0, most = 0;
+        memset(load, 0, sizeof(int32_t) * ((size_t)n + 1));
+        for (int32_t k = 0; k < w->arcs[d]; k++) {
+            const arc_t *arc = &w->arc[d][k];
+            int32_t x = need_of(t, arc->demand);
+            load[arc->start] += x;
+            if (arc->end <= n) load[arc->end] -= x;
+            else {
+                load[arc->end - n] -= x;
+                running += x;
+            }
+        }
+        for (int32_t s = 0; s < n; s++) {
+            running += load[s];
+            if (running > most) most = running;
+        }
+        if (most > net->ring->wavelengths[d]) return 0;
+    }
+    return 1;
+}
+
+/* Least circuits / demand that needs rounded up for t give. */
+static double reached(const net_t *net, const work_t *w, double t)
+{
+    double least = INFINITY;
+    if (net->flexible > 0) return net_minimum(net);
+    for (int d = 0; d < DIRECTIONS; d++)
+        for (int32_t k = 0; k < w->arcs[d]; k++) {
+            double q = need_of(t, w->arc[d][k].demand) / w->arc[d][k].demand;
+            if (q < least) least = q;
+        }
+    return least;
+}
+
+static int feasible(net_t *net, work_t *w, double t)
+{
+    for (int32_t k = 0; k < net->rows; k++) {
+        row_t *r = &net->row[k];
+        r->need = r->served ? need_of(t, r->demand) : 0;
+    }
+    spread(net, -1);
+    loads(net, w);
+    int clockwise = over(net, w, CW), counter = over(net, w, CCW);
+    if (!clockwise && !counter) return 1;
+    if (net->flexible == 0) return 0;
+    if (clockwise != counter && reroute(net, w, clockwise ? CW : CCW)) return 1;
+    for (int a = 0; a < DIRECTIONS; a++) {
+        spread(net, a);
+        loads(net, w);
+        if (reroute(net, w, a)) return 1;
+    }
+    return 0;
+}
+
+/* No t above this one fits: W over the load of the demands themselves, three times that if they can move. */
+static double upper(const net_t *net)
+{
+    double most = 0;
+    for (int d = 0; d < DIRECTIONS; d++) {
+        if (net->ring->wavelengths[d] == 0) continue;
+        double *load = calloc((size_t)net->n + 1, sizeof(double)), running = 0;
+        if (!load) return -1;
+        for (int32_t k = 0; k < net->rows; k++) {
+            const row_t *r = &net->row[k];
+            int32_t end = r->start[d] + r->hops[d];
+            if (!r->served || r->first != d) continue;
+            load[r->start[d]] += r->demand;
+            load[end <= net->n ? end : end - net->n] -= r->demand;
+            if (end > net->n) running += r->demand;
+        }
+        for (int32_t s = 0; s < net->n; s++) {
+            running += load[s];
+            if (running > most * net->ring->wavelengths[d]) most = running / net->ring->wavelengths[d];
+        }
+        free(load);
+    }
+    return most > 0 ? (net->flexible ? 3.0001 : 1.0001) / most : 0;
+}
+
+/* `low` is always the minimum of a distribution that was found. Near the end the next larger one is tried at once. */
+static void bisect(net_t *net, work_t *w, double high, double *throughput)
+{
+    int (*test)(net_t *, work_t *, double) = net->flexible > 0 ? feasible : fits;
+    double low = test(net, w, 0) ? reached(net, w, 0) : 0;
+    if (low == 0) high = 0;
+    for (int turn = 0; high > low * (1 + 1e-9); turn++) {
+        double t = turn % 2 && high < 1.02 * low ? low * (1 + 1e-9) : 0.5 * (low + high);
+        if (!test(net, w, t)) {
+            high = t;
+            continue;
+        }
+        low = reached(net, w, t);
+        if (low < t) low = t;
+    }
+    if (low > 0 && !feasible(net, w, low)) low = 0;
+    *throughput = low;
+}
+
+static int32_t gather(const net_t *net, int d, arc_t *arc)
+{
+    int32_t many = 0;
+    for (int32_t k = 0; k < net->rows; k++) {
+        const row_t *r = &net->row[k];
+        if (r->served && r->first == d) arc[many++] = (arc_t){r->demand, r->start[d], r->start[d] + r->hops[d]};
+    }
+    return many;
+}
+
+int net_allocate(net_t *net, double *throughput)
+{
+    work_t w;
+    size_t n = (size_t)net->n + 1, rows = (size_t)net->rows + 1;
+    double high = upper(net);
+    int status = SIPRING_EMEMORY;
+    *throughput = 0;
+    w.load[CW] = malloc(sizeof(int32_t) * (3 * n + rows));
+    w.arc[CW] = malloc(sizeof(arc_t) * rows);
+    if (!w.load[CW] || !w.arc[CW] || high < 0) goto done;
+    w.load[CCW] = w.load[CW] + n;
+    w.cover = w.load[CCW] + n;
+    w.moved = w.cover + n;
+    w.arcs[CW] = gather(net, CW, w.arc[CW]);
+    w.arc[CCW] = w.arc[CW] + w.arcs[CW];
+    w.arcs[CCW] = gather(net, CCW, w.arc[CCW]);
+    if (high > 0) bisect(net, &w, high, throughput);
+    status = SIPRING_OK;
+done:
+    free(w.load[CW]);
+    free(w.arc[CW]);
+    return status;
+}

@@ -1,0 +1,311 @@
+/* The planner: what the pieces do in which order. */
+#include <math.h>
+#include <stdlib.h>
+#include <string.h>
+
+#include "net.h"
+
+#define NEARLY (1 - 1e-9)
+
+/* Counts of every row in both directions, and the indices they hold, to come back to. */
+typedef struct {
+    double minimum; /* below 0: empty */
+    int32_t *count; /* [rows][2] */
+    uint64_t *held;
+} snapshot_t;
+
+static size_t mask_words(const net_t *net) { return (size_t)net->rows * DIRECTIONS * (size_t)net->words; }
+
+static int snapshot_alloc(const net_t *net, snapshot_t *s)
+{
+    s->minimum = -1;
+    s->count = malloc(sizeof(int32_t) * DIRECTIONS * ((size_t)net->rows + 1));
+    s->held = malloc(sizeof(uint64_t) * (mask_words(net) + 1));
+    return s->count && s->held ? SIPRING_OK : SIPRING_EMEMORY;
+}
+
+static void snapshot_free(snapshot_t *s)
+{
+    free(s->count);
+    free(s->held);
+}
+
+static void get_counts(const net_t *net, int32_t *count)
+{
+    for (int32_t k = 0; k < net->rows; k++)
+        for (int d = 0; d < DIRECTIONS; d++) count[DIRECTIONS * k + d] = net->row[k].count[d];
+}
+
+static void set_counts(net_t *net, const int32_t *count)
+{
+    for (int32_t k = 0; k < net->rows; k++)
+        for (int d = 0; d < DIRECTIONS; d++) net->row[k].count[d] = count[DIRECTIONS * k + d];
+}
+
+static void save(const net_t *net, snapshot_t *s)
+{
+    s->minimum = net_minimum(net);
+    memcpy(s->held, net->held, sizeof(uint64_t) * mask_words(net));
+}
+
+static void load(net_t *net, const snapshot_t *s)
+{
+    net_clear(net);
+    for (int32_t row = 0; row < net->rows; row++)
+        for (int d = 0; d < DIRECTIONS; d++) {
+            const uint64_t *held = s->held + ((size_t)row * DIRECTIONS + (size_t)d) * (size_t)net->words;
+            for (int32_t w = 0; w < net->words; w++)
+                for (uint64_t bits = held[w]; bits; bits &= bits - 1) net_take(net, row, d, 64 * w + lowest_bit(bits));
+        }
+}
+
+static void lift_to_need(net_t *net, double floor)
+{
+    for (int32_t k = 0; k < net->rows; k++)
+        while (net->row[k].served && total(&net->row[k]) < net->row[k].need && net_lift(net, k, floor))
+            ;
+}
+
+/* Counts for ceil(t demand), from larger ones: the longer way gives first. */
+static void trim(net_t *net, const int32_t *count, double t)
+{
+    set_counts(net, count);
+    for (int32_t k = 0; k < net->rows; k++) {
+        row_t *r = &net->row[k];
+        if (!r->served) continue;
+        double need = ceil(t * r->demand * (1 - 1e-11));
+        int32_t extra = total(r) - (need < 1 ? 1 : (int32_t)need);
+        r->need = total(r) - extra;
+        for (int step = 0; step < DIRECTIONS && extra > 0; step++) {
+            int d = step ? r->first : !r->first;
+            int32_t x = extra < r->count[d] ? extra : r->count[d];
+            r->count[d] -= x;
+            extra -= x;
+        }
+    }
+}
+
+/* From the previous plan: keep what the new counts leave, move what is in the way. */
+static int from_previous(net_t *net, const int32_t *need, double t, snapshot_t *target)
+{
+    int status;
+    set_counts(net, need);
+    net_occupy(net);
+    net->continuous = 0;
+    status = net_fill(net);
+    net->continuous = 1;
+    if (status != SIPRING_OK) return status;
+    get_counts(net, target->count);
+    net_keep(net, target->count);
+    lift_to_need(net, t * NEARLY);
+    net_climb(net, t);
+    return net_fill(net);
+}
+
+/* From nothing: colour what t asks for; if that leaves circuits out, a little less, until all fit. */
+static int from_nothing(net_t *net, const int32_t *need, double t, snapshot_t *best)
+{
+    int32_t w = net->ring->wavelengths[CW] + net->ring->wavelengths[CCW], status = SIPRING_OK;
+    w = (w + 1) / 2;
+    for (int32_t margin = 0; t > 0 && margin < w; margin += 1 + margin / 4) {
+        double lower = t * (1 - (double)margin / w);
+        trim(net, need, lower);
+        if ((status = net_colour(net)) != SIPRING_OK) return status;
+        lift_to_need(net, lower * NEARLY);
+        if (net_minimum(net) > best->minimum) save(net, best);
+        if (net_minimum(net) >= lower * NEARLY) break;
+    }
+    if (best->minimum > 0) {
+        load(net, best);
+    } else {
+        status = net_admit(net);
+    }
+    if (status != SIPRING_OK) return status;
+    net_climb(net, t > 0 ? t : INFINITY);
+    if ((status = net_relabel(net)) != SIPRING_OK) return status;
+    return net_fill(net);
+}
+
+static int solve_continuous(net_t *net, double t, int follow)
+{
+    snapshot_t need, kept, best;
+    int status = snapshot_alloc(net, &need) | snapshot_alloc(net, &kept) | snapshot_alloc(net, &best);
+    if (status != SIPRING_OK) goto done;
+    get_counts(net, need.count);
+    if (follow && t > 0) {
+        status = from_previous(net, need.count, t, &kept);
+        save(net, &kept);
+        if (status != SIPRING_OK || kept.minimum >= t * NEARLY) goto done;
+    }
+    status = from_nothing(net, need.count, t, &best);
+    if (status == SIPRING_OK && kept.minimum >= net_minimum(net) * NEARLY) load(net, &kept);
+done:
+    snapshot_free(&need);
+    snapshot_free(&kept);
+    snapshot_free(&best);
+    return status;
+}
+
+/* Raises the minimum by single moves, the continuity rule aside; returns it and makes the counts the needs. */
+static double climb_freely(net_t *net)
+{
+    int continuous = net->continuous;
+    double t;
+    net->continuous = 0;
+    net_climb(net, INFINITY);
+    net->continuous = continuous;
+    t = net_minimum(net);
+    for (int32_t k = 0; k < net->rows; k++) net->row[k].need = total(&net->row[k]);
+    return t;
+}
+
+static int solve(net_t *net, int follow, double *ceiling)
+{
+    double t;
+    int status = net_allocate(net, &t);
+    if (status == SIPRING_OK && t == 0) {
+        status = net_admit(net);
+        if (status == SIPRING_OK) status = net_allocate(net, &t);
+    }
+    if (status != SIPRING_OK) return status;
+    if (t > 0) {
+        net_occupy(net);
+        t = climb_freely(net);
+    }
+    *ceiling = t;
+    if (net->continuous) return solve_continuous(net, t, follow);
+    if (t == 0) {
+        if ((status = net_admit(net)) != SIPRING_OK) return status;
+        *ceiling = climb_freely(net);
+    }
+    return net_fill(net);
+}
+
+static void emit(const net_t *net, sipring_plan *plan)
+{
+    plan->pairs = plan->circuits = plan->unpaired = 0;
+    for (int32_t row = 0; row < net->rows; row++) {
+        const row_t *r = &net->row[row];
+        int64_t p = plan->pairs, kept = 0;
+        if (total(r) == 0) {
+            if (r->asked >= 0) plan->unserved[plan->unpaired++] = r->asked;
+            continue;
+        }
+        for (int d = 0; d < DIRECTIONS; d++) {
+            const uint64_t *held = mask_of(net, net->held, row, d), *before = mask_of(net, net->before, row, d);
+            for (int32_t w = 0; w < net->words; w++) {
+                kept += count_bits(held[w] & before[w]);
+                for (uint64_t bits = held[w]; bits; bits &= bits - 1) {
+                    plan->pair[plan->circuits] = (int32_t)p;
+                    plan->direction[plan->circuits] = d;
+                    plan->index[plan->circuits++] = 64 * w + lowest_bit(bits);
+                }
+            }
+            plan->count[DIRECTIONS * p + d] = r->count[d];
+        }
+        plan->src[p] = r->src;
+        plan->dst[p] = r->dst;
+        plan->demand[p] = r->demand;
+        plan->kept[p] = (int32_t)kept;
+        plan->pairs++;
+    }
+}
+
+static int finish(net_t *net, sipring_plan *plan)
+{
+    net_restore(net);
+    if (!net->continuous && net_assign_senders(net) != SIPRING_OK) return SIPRING_EMEMORY;
+    emit(net, plan);
+    return SIPRING_OK;
+}
+
+int sipring_fast(const sipring_ring *ring, const sipring_demand *demand, const sipring_circuits *previous,
+                 sipring_plan *plan)
+{
+    net_t net;
+    int status = net_build(&net, ring, demand, previous, &plan->bad);
+    if (status == SIPRING_OK) status = solve(&net, previous && previous->circuits > 0, &plan->ceiling);
+    if (status == SIPRING_OK) status = finish(&net, plan);
+    net_free(&net);
+    return status;
+}
+
+/* Takes over the circuits of `start`. */
+static int adopt(net_t *net, const sipring_circuits *start, int64_t *bad)
+{
+    for (int64_t k = 0; k < start->circuits; k++) {
+        int32_t row, low = 0, high = net->rows, d = start->direction[k], pair = start->pair[k];
+        *bad = k;
+        if (pair < 0 || pair >= start->pairs || d < CW || d > CCW) return SIPRING_ECIRCUITS;
+        int64_t key = (int64_t)start->src[pair] * net->n + start->dst[pair];
+        while (low < high) {
+            row = low + (high - low) / 2;
+            if ((int64_t)net->row[row].src * net->n + net->row[row].dst < key) low = row + 1;
+            else high = row;
+        }
+        if (low == net->rows || (int64_t)net->row[low].src * net->n + net->row[low].dst != key ||
+            net->row[low].asked < 0 || net->row[low].hops[d] == 0)
+            return SIPRING_ECIRCUITS;
+        if (!net->continuous) {
+            if (!net_add(net, low, d)) return SIPRING_ECONFLICT;
+            continue;
+        }
+        if (start->index[k] < 0 || start->index[k] >= net->ring->wavelengths[d]) return SIPRING_ECIRCUITS;
+        if (!net_idle(net, low, d, start->index[k])) return SIPRING_ECONFLICT;
+        net_take(net, low, d, start->index[k]);
+    }
+    return SIPRING_OK;
+}
+
+int sipring_complete(const sipring_ring *ring, const sipring_demand *demand, const sipring_circuits *start,
+                     const sipring_circuits *previous, sipring_plan *plan)
+{
+    net_t net;
+    int status = net_build(&net, ring, demand, previous, &plan->bad);
+    plan->ceiling = 0;
+    if (status == SIPRING_OK) status = adopt(&net, start, &plan->bad);
+    if (status == SIPRING_OK && net.continuous && previous) status = net_relabel(&net);
+    if (status == SIPRING_OK) status = net_fill(&net);
+    if (status == SIPRING_OK) status = finish(&net, plan);
+    net_free(&net);
+    return status;
+}
+
+static int take_counts(net_t *net, const int32_t *count, int64_t *bad)
+{
+    for (int32_t k = 0; k < net->rows; k++) {
+        row_t *r = &net->row[k];
+        if (r->asked < 0) continue;
+        *bad = r->asked;
+        for (int d = 0; d < DIRECTIONS; d++) {
+            r->count[d] = count[DIRECTIONS * r->asked + d];
+            if (r->count[d] < 0 || (r->count[d] > 0 && r->hops[d] == 0)) return SIPRING_ECIRCUITS;
+        }
+        r->need = total(r);
+    }
+    net_occupy(net);
+    for (int d = 0; d < DIRECTIONS; d++)
+        for (int32_t s = 0; s < net->n; s++)
+            if (net->room[d][s] < 0) return SIPRING_ECONFLICT;
+    return SIPRING_OK;
+}
+
+int sipring_colour(const sipring_ring *ring, const sipring_demand *demand, const int32_t *count,
+                   const sipring_circuits *previous, sipring_plan *plan)
+{
+    net_t net;
+    int status = net_build(&net, ring, demand, previous, &plan->bad);
+    plan->ceiling = 0;
+    if (status == SIPRING_OK) status = take_counts(&net, count, &plan->bad);
+    if (status == SIPRING_OK && net.continuous) {
+        status = net_colour(&net);
+        if (status == SIPRING_OK) {
+            lift_to_need(&net, INFINITY);
+            status = net_relabel(&net);
+        }
+    }
+    if (status == SIPRING_OK) status = net_fill(&net);
+    if (status == SIPRING_OK) status = finish(&net, plan);
+    net_free(&net);
+    return status;
+}

@@ -1,0 +1,90 @@
+/* Wavelengths for circuits on a ring of GPUs.
+ *
+ * N GPUs stand on a ring. Segment s joins GPU s to GPU s+1 mod N and has two fibres, one for each direction:
+ * 0 clockwise (s to s+1), 1 counter-clockwise. A circuit of the pair (i, j) occupies one wavelength index on every
+ * segment from i to j in its direction. An index carries at most one circuit on a segment and direction.
+ *
+ * No function keeps memory, prints, or uses global state. Input is never written. On failure the output is undefined.
+ */
+#ifndef SIPRING_H
+#define SIPRING_H
+
+#include <stdint.h>
+
+enum {
+    SIPRING_OK = 0,
+    SIPRING_EMEMORY = -1,   /* out of memory */
+    SIPRING_ERING = -2,     /* size, reach or number of wavelengths out of range */
+    SIPRING_EPAIRS = -3,    /* pairs not ascending, out of range, or a demand not positive; see `bad` */
+    SIPRING_EREACH = -4,    /* a pair out of reach in both directions; see `bad` */
+    SIPRING_ECIRCUITS = -5, /* a circuit names no such pair, direction or index; see `bad` */
+    SIPRING_ECONFLICT = -6  /* two circuits share an index on a segment; see `bad` */
+};
+
+#define SIPRING_MAX_WAVELENGTHS 4096 /* per direction */
+
+typedef struct {
+    int32_t gpus;
+    int32_t wavelengths[2]; /* clockwise, counter-clockwise */
+    int32_t reach_hops;
+    int32_t continuous; /* 1: one index from end to end. 0: GPUs on the way convert, `index` is the sender's */
+} sipring_ring;
+
+/* Demands, ascending by (src, dst). */
+typedef struct {
+    int64_t pairs;
+    const int32_t *src, *dst;
+    const double *demand;  /* [pairs], positive, any unit */
+    const int32_t *waited; /* [pairs] plans for which the pair has waited, or NULL: none has */
+} sipring_demand;
+
+/* Circuits of a valid plan: pairs ascending by (src, dst), circuits in any order. */
+typedef struct {
+    int64_t pairs;
+    const int32_t *src, *dst;
+    int64_t circuits;
+    const int32_t *pair; /* [circuits] row of src, dst */
+    const int32_t *direction; /* 0, 1 */
+    const int32_t *index;
+} sipring_circuits;
+
+/* Output, allocated by the caller. Row arrays hold demand.pairs + previous.pairs, circuit arrays
+ * gpus * (wavelengths[0] + wavelengths[1]), `unserved` demand.pairs elements. */
+typedef struct {
+    int64_t pairs; /* rows that hold at least one circuit, ascending by (src, dst) */
+    int32_t *src, *dst;
+    double *demand;  /* 0: nobody asked, the pair keeps circuits that nobody needs */
+    int32_t *count;  /* [rows][2] circuits in each direction */
+    int32_t *kept;   /* [rows] circuits that the previous plan had, same direction and index */
+    int64_t circuits; /* ascending by (pair, direction, index) */
+    int32_t *pair;
+    int32_t *direction;
+    int32_t *index;
+    int64_t unpaired; /* demands without a circuit */
+    int32_t *unserved; /* their rows in the demand */
+    double ceiling;   /* largest minimum of circuits / demand without the continuity rule, over the served pairs */
+    int64_t bad;      /* row or circuit that an error code speaks of */
+} sipring_plan;
+
+/* The plan that maximises the minimum of circuits / demand, then leaves no wavelength idle that a demanded pair can
+ * use, then keeps what it can of `previous` (NULL: nothing). */
+int sipring_fast(const sipring_ring *ring, const sipring_demand *demand, const sipring_circuits *previous,
+                 sipring_plan *plan);
+
+/* The same second and third steps for circuits chosen elsewhere: `start` is taken over as it is (its pairs must be
+ * demanded; in the continuous mode indices of a direction may be permuted to agree with `previous`), then filled. */
+int sipring_complete(const sipring_ring *ring, const sipring_demand *demand, const sipring_circuits *start,
+                     const sipring_circuits *previous, sipring_plan *plan);
+
+/* Like sipring_complete for given numbers of circuits, [demand.pairs][2], without indices: as many of them as can be
+ * coloured, by ascending ratio of circuits to demand, then filled. SIPRING_ECONFLICT: more than a segment holds. */
+int sipring_colour(const sipring_ring *ring, const sipring_demand *demand, const int32_t *count,
+                   const sipring_circuits *previous, sipring_plan *plan);
+
+/* SIPRING_OK if no index is used twice on a segment of one direction (converted: if no segment carries more circuits
+ * than it has wavelengths, and no sender uses an index twice); else a code, and *bad: the offending circuit. */
+int sipring_check(const sipring_ring *ring, const sipring_circuits *circuits, int64_t *bad);
+
+const char *sipring_strerror(int status);
+
+#endif

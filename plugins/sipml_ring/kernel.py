@@ -1,0 +1,200 @@
+"""The only importer of the extension: arrays in, arrays out, codes to exceptions."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.errors import ConfigError
+from sipml_core.model.traffic import TrafficMatrix
+from sipml_ring._ring import ffi, lib
+
+if TYPE_CHECKING:
+    from sipml_ring.circuits import RingCircuits
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Circuits:
+    """Circuits with their wavelengths: what a plan keeps and what the kernels read."""
+
+    src: NDArray[np.int32]
+    dst: NDArray[np.int32]
+    #: Row of src, dst that the circuit belongs to. [circuits]
+    pair: NDArray[np.int32]
+    #: 0 clockwise, 1 counter-clockwise. [circuits]
+    direction: NDArray[np.int32]
+    index: NDArray[np.int32]
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Planned:
+    """What the planner returns."""
+
+    circuits: Circuits
+    #: 0 for a pair that nobody asked for. [pairs]
+    demand: NDArray[np.float64]
+    #: [pairs, 2]
+    count: NDArray[np.int32]
+    #: Circuits unchanged since the previous plan. [pairs]
+    kept: NDArray[np.int32]
+    #: Rows of the traffic matrix without a circuit.
+    unserved: NDArray[np.int32]
+    #: Largest minimum of circuits / demand over the served pairs without the continuity rule.
+    ceiling: float
+
+
+def fast(
+    control: RingCircuits,
+    traffic: TrafficMatrix,
+    waited: NDArray[np.int32] | None,
+    previous: Circuits | None,
+) -> Planned:
+    """The plan of ``ring-fast``."""
+    keep, out = _Keep(), _Output(control, traffic, previous)
+    ring, demand = keep.ring(control), keep.demand(traffic, waited)
+    status = lib.sipring_fast(ring, demand, keep.circuits(previous), out.plan)
+    return out.result(status, control, traffic)
+
+
+def complete(
+    control: RingCircuits, traffic: TrafficMatrix, start: Circuits, previous: Circuits | None
+) -> Planned:
+    """`start` taken over, then filled up and brought close to the previous plan."""
+    keep, out = _Keep(), _Output(control, traffic, previous)
+    ring, demand = keep.ring(control), keep.demand(traffic, None)
+    status = lib.sipring_complete(ring, demand, keep.circuits(start), keep.circuits(previous), out.plan)
+    return out.result(status, control, traffic)
+
+
+def colour(
+    control: RingCircuits, traffic: TrafficMatrix, count: NDArray[Any], previous: Circuits | None
+) -> Planned:
+    """Wavelengths for numbers of circuits [traffic pairs, 2], as far as there are, then filled up."""
+    keep, out = _Keep(), _Output(control, traffic, previous)
+    ring, demand = keep.ring(control), keep.demand(traffic, None)
+    counts = keep.array("int32_t[]", count, np.int32)
+    status = lib.sipring_colour(ring, demand, counts, keep.circuits(previous), out.plan)
+    return out.result(status, control, traffic)
+
+
+def check(control: RingCircuits, circuits: Circuits) -> None:
+    """Raises `ConfigError` naming a circuit that cannot exist beside the others."""
+    keep, bad = _Keep(), ffi.new("int64_t *")
+    status = lib.sipring_check(keep.ring(control), keep.circuits(circuits), bad)
+    if status == lib.SIPRING_EMEMORY:
+        raise MemoryError
+    if status != lib.SIPRING_OK:
+        k = int(bad[0])
+        raise ConfigError(
+            f"circuit {k} (pair row {circuits.pair[k]}, direction {circuits.direction[k]}, "
+            f"wavelength {circuits.index[k]}): {_text(status)}"
+        )
+
+
+class _Keep:
+    """Builds the C structs and keeps what they point to alive."""
+
+    def __init__(self) -> None:
+        self.alive: list[Any] = []
+
+    def array(self, kind: str, values: Any, dtype: Any) -> Any:
+        contiguous = np.ascontiguousarray(values, dtype=dtype)
+        buffer = ffi.from_buffer(kind, contiguous) if contiguous.size else ffi.NULL
+        self.alive += [contiguous, buffer]
+        return buffer
+
+    def ring(self, control: RingCircuits) -> Any:
+        continuous = int(control.wavelength == "continuous")
+        wavelengths = [control.clockwise, control.counterclockwise]
+        return ffi.new("sipring_ring *", [control.gpus, wavelengths, control.reach_hops, continuous])
+
+    def demand(self, traffic: TrafficMatrix, waited: NDArray[np.int32] | None) -> Any:
+        return ffi.new(
+            "sipring_demand *",
+            {
+                "pairs": traffic.pairs,
+                "src": self.array("int32_t[]", traffic.src, np.int32),
+                "dst": self.array("int32_t[]", traffic.dst, np.int32),
+                "demand": self.array("double[]", traffic.demand, np.float64),
+                "waited": ffi.NULL if waited is None else self.array("int32_t[]", waited, np.int32),
+            },
+        )
+
+    def circuits(self, circuits: Circuits | None) -> Any:
+        if circuits is None:
+            return ffi.NULL
+        struct = ffi.new(
+            "sipring_circuits *",
+            {
+                "pairs": len(circuits.src),
+                "src": self.array("int32_t[]", circuits.src, np.int32),
+                "dst": self.array("int32_t[]", circuits.dst, np.int32),
+                "circuits": len(circuits.pair),
+                "pair": self.array("int32_t[]", circuits.pair, np.int32),
+                "direction": self.array("int32_t[]", circuits.direction, np.int32),
+                "index": self.array("int32_t[]", circuits.index, np.int32),
+            },
+        )
+        self.alive.append(struct)
+        return struct
+
+
+class _Output:
+    """Room for one plan, and what became of it."""
+
+    def __init__(self, control: RingCircuits, traffic: TrafficMatrix, previous: Circuits | None) -> None:
+        rows = traffic.pairs + (len(previous.src) if previous else 0)
+        circuits = control.gpus * (control.clockwise + control.counterclockwise)
+        self.arrays = {
+            "src": np.empty(rows, np.int32),
+            "dst": np.empty(rows, np.int32),
+            "demand": np.empty(rows, np.float64),
+            "count": np.empty((rows, 2), np.int32),
+            "kept": np.empty(rows, np.int32),
+            "pair": np.empty(circuits, np.int32),
+            "direction": np.empty(circuits, np.int32),
+            "index": np.empty(circuits, np.int32),
+            "unserved": np.empty(traffic.pairs, np.int32),
+        }
+        self.plan = ffi.new("sipring_plan *")
+        for name, array in self.arrays.items():
+            kind = "double *" if array.dtype == np.float64 else "int32_t *"
+            setattr(self.plan, name, ffi.cast(kind, array.ctypes.data))
+
+    def result(self, status: int, control: RingCircuits, traffic: TrafficMatrix) -> Planned:
+        if status == lib.SIPRING_EMEMORY:
+            raise MemoryError
+        if status != lib.SIPRING_OK:
+            raise ConfigError(_explain(status, int(self.plan.bad), control, traffic))
+        pairs, circuits = int(self.plan.pairs), int(self.plan.circuits)
+        cut = {name: array[:pairs].copy() for name, array in self.arrays.items() if name in _ROWS}
+        cut |= {name: self.arrays[name][:circuits].copy() for name in ("pair", "direction", "index")}
+        return Planned(
+            circuits=Circuits(**{name: cut[name] for name in ("src", "dst", "pair", "direction", "index")}),
+            demand=cut["demand"],
+            count=cut["count"],
+            kept=cut["kept"],
+            unserved=self.arrays["unserved"][: int(self.plan.unpaired)].copy(),
+            ceiling=float(self.plan.ceiling),
+        )
+
+
+_ROWS = ("src", "dst", "demand", "count", "kept")
+
+
+def _text(status: int) -> str:
+    return ffi.string(lib.sipring_strerror(status)).decode()
+
+
+def _explain(status: int, bad: int, control: RingCircuits, traffic: TrafficMatrix) -> str:
+    if status == lib.SIPRING_EREACH:
+        src, dst = int(traffic.src[bad]), int(traffic.dst[bad])
+        return (
+            f"traffic pair ({src}, {dst}) is out of reach: {(dst - src) % control.gpus} hops clockwise, "
+            f"{(src - dst) % control.gpus} counter-clockwise, reach_hops = {control.reach_hops}, "
+            f"wavelengths {control.clockwise} and {control.counterclockwise}"
+        )
+    return f"{_text(status)} (at {bad})"

@@ -1,0 +1,137 @@
+"""A plan for a ring: who holds which wavelength in which direction."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.checks import float64_vector, int32_matrix, int32_vector
+from sipml_core.errors import ConfigError
+from sipml_core.model.circuits import CircuitPlan
+from sipml_core.model.traffic import TrafficMatrix
+from sipml_ring import kernel
+from sipml_ring.bound import lp_bound
+from sipml_ring.circuits import RingCircuits
+
+DIRECTIONS = ("clockwise", "counter-clockwise")
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class RingPlan(CircuitPlan):
+    """Circuits of ordered pairs on a ring.
+
+    Pairs are those that hold a circuit: demanded ones, and pairs of the previous plan that nobody asks
+    for now and whose wavelengths nobody needs (`demand` 0).
+    """
+
+    control: RingCircuits
+    #: What was asked for.
+    traffic: TrafficMatrix
+    algorithm: str
+    #: [pairs], in the unit of `traffic`.
+    demand: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: Circuits clockwise and counter-clockwise. [pairs, 2]
+    count: NDArray[np.int32] = attrs.field(converter=int32_matrix)
+    #: Row of the pair that each circuit serves, ascending. [circuits]
+    circuit_pair: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    #: 0 clockwise, 1 counter-clockwise. [circuits]
+    circuit_direction: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    #: Wavelength; with conversion, that of the sender. [circuits]
+    circuit_index: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    #: Rows of `traffic` without a circuit.
+    unserved: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    #: Plans in a row, this one included, in which each of them had none.
+    waited: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    #: Whether the minimum is proved to be the largest possible; None: the algorithm does not say.
+    proved: bool | None = None
+
+    @property
+    def circuits(self) -> kernel.Circuits:
+        return kernel.Circuits(
+            src=self.src,
+            dst=self.dst,
+            pair=self.circuit_pair,
+            direction=self.circuit_direction,
+            index=self.circuit_index,
+        )
+
+    @property
+    def unserved_pairs(self) -> list[tuple[int, int]]:
+        """(source, destination) of demands without a circuit: they come first in the next plan."""
+        src, dst = self.traffic.src[self.unserved], self.traffic.dst[self.unserved]
+        return list(zip(src.tolist(), dst.tolist(), strict=True))
+
+    @cached_property
+    def min_throughput(self) -> float:
+        """Least capacity per unit of demand over the pairs served. [Gbps / unit of demand]
+
+        0 if nothing was demanded.
+        """
+        asked = self.demand > 0
+        return float((self.gbps[asked] / self.demand[asked]).min(initial=np.inf)) if asked.any() else 0.0
+
+    @cached_property
+    def total_gbps(self) -> float:
+        """Capacity of all demanded pairs. [Gbps]"""
+        return float(self.gbps[self.demand > 0].sum())
+
+    @cached_property
+    def bound(self) -> float:
+        """What `min_throughput` of the served pairs could be if circuits were divisible.
+
+        The linear program of circuits per pair and direction under the load limit of every segment;
+        no plan, with or without wavelength conversion, is above it. [Gbps / unit of demand]
+        """
+        asked = self.demand > 0
+        value = lp_bound(self.control, self.src[asked], self.dst[asked], self.demand[asked])
+        return value * self.control.circuit_gbps
+
+    def check(self) -> None:
+        """Raise `ConfigError` if the plan is not physically possible.
+
+        Each circuit must lie within reach, and on each segment and direction no two may share an index
+        (with conversion: no segment may carry more circuits than wavelengths, no sender use an index
+        twice). Port limits follow, and are checked too.
+        """
+        kernel.check(self.control, self.circuits)
+        limits = (self.control.clockwise, self.control.counterclockwise)
+        for direction, limit in enumerate(limits):
+            mine = self.circuit_pair[self.circuit_direction == direction]
+            for what, gpu in (("send", self.src), ("receive", self.dst)):
+                used = np.bincount(gpu[mine], minlength=self.gpus)
+                if len(used) and used.max() > limit:
+                    raise ConfigError(
+                        f"GPU {int(used.argmax())} would {what} on {int(used.max())} wavelengths "
+                        f"{DIRECTIONS[direction]}, its port has {limit}"
+                    )
+
+    def settled(self) -> RingPlan:
+        """The same plan with everything tuned: nothing dark."""
+        if self.carried_gbps is self.gbps:
+            return self
+        return attrs.evolve(self, carried_gbps=self.gbps, dark_us=np.zeros(len(self.src)))
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """One record per pair; wavelengths of a direction as a list of indices."""
+        circuits = list(zip(self.circuit_direction.tolist(), self.circuit_index.tolist(), strict=True))
+        ends = np.searchsorted(self.circuit_pair, np.arange(len(self.src) + 1)).tolist()
+        for k, record in enumerate(super(RingPlan, self).rows()):
+            mine = circuits[ends[k] : ends[k + 1]]
+            yield record | {
+                "demand": float(self.demand[k]),
+                "clockwise": [index for direction, index in mine if direction == 0],
+                "counterclockwise": [index for direction, index in mine if direction == 1],
+                "carried_gbps": float(self.carried_gbps[k]),
+                "dark_us": float(self.dark_us[k]),
+            }
+
+    def draw(self, axes: Any) -> None:
+        """Draw the ring into matplotlib axes: one arc for each circuit, a radius and colour per wavelength."""
+        from sipml_ring.picture import draw_ring
+
+        draw_ring(self, axes)
