@@ -48,8 +48,8 @@ class CircuitSettings:
 class CircuitDriver(Protocol):
     """Decides circuits while a job runs.
 
-    It is asked at time 0, then every `interval_us` (None: never again) while tasks remain: also when
-    nothing was sent since the last decision and nothing waits, for a driver may know what comes.
+    It is asked at time 0, then every `interval_us` (None: never again) while tasks remain, except
+    when nothing was sent over a circuit since the last decision and nothing waits for one.
     """
 
     @property
@@ -129,7 +129,7 @@ class Circuits:
         first, busy = self._instants == 0, bool(sent_bytes.any() or backlog_bytes.any())
         if not first and not busy and not session.moving:
             raise stalled(session, self.capacity_gbps)
-        if self._driver:
+        if (first or busy) and self._driver:
             self._carried_bytes = carried_bytes
             self.decisions += 1
             self._apply(self._driver.decide(session.now_us, sent_bytes, backlog_bytes))
