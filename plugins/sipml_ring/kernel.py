@@ -70,11 +70,15 @@ def complete(
 
 
 def colour(
-    control: RingCircuits, traffic: TrafficMatrix, count: NDArray[Any], previous: Circuits | None
+    control: RingCircuits,
+    traffic: TrafficMatrix,
+    count: NDArray[np.int32],
+    waited: NDArray[np.int32] | None,
+    previous: Circuits | None,
 ) -> Planned:
     """Wavelengths for numbers of circuits [traffic pairs, 2], as far as there are, then filled up."""
     keep, out = _Keep(), _Output(control, traffic, previous)
-    ring, demand = keep.ring(control), keep.demand(traffic, None)
+    ring, demand = keep.ring(control), keep.demand(traffic, waited)
     counts = keep.array("int32_t[]", count, np.int32)
     status = lib.sipring_colour(ring, demand, counts, keep.circuits(previous), out.plan)
     return out.result(status, control, traffic)

@@ -64,7 +64,7 @@ def plan(
     Examples
     --------
     >>> traffic = TrafficMatrix.from_dense([[0, 2, 0], [0, 0, 1], [1, 0, 0]])
-    >>> plan(traffic, wavelengths=4).min_throughput
+    >>> plan(traffic, wavelengths=4).minimum_ratio
     37.5
     """
     control = RingCircuits.of(
@@ -118,13 +118,18 @@ def assemble(
     if len(planned.unserved):
         before = waits(traffic, previous)
         waited += 0 if before is None else before[planned.unserved]
-    result = RingPlan(
+    dark_us = np.where(planned.kept < total, control.reconfiguration_us, 0.0)
+    if control.retuning is not None:
+        times_us = control.retuning.circuit_times_us(control.gpus, circuits_of(previous), circuits)
+        dark_us = np.zeros(len(total))
+        np.maximum.at(dark_us, circuits.pair, times_us)
+    return RingPlan(
         gpus=control.gpus,
         src=circuits.src,
         dst=circuits.dst,
         gbps=total * control.circuit_gbps,
         carried_gbps=planned.kept * control.circuit_gbps,
-        dark_us=np.where(planned.kept < total, control.reconfiguration_us, 0.0),
+        dark_us=dark_us,
         control=control,
         traffic=traffic,
         algorithm=algorithm,
@@ -137,7 +142,6 @@ def assemble(
         waited=waited,
         proved=proved,
     )
-    return result
 
 
 def circuits_of(previous: RingPlan | None) -> kernel.Circuits | None:

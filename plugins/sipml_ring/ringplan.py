@@ -67,8 +67,8 @@ class RingPlan(CircuitPlan):
         return list(zip(src.tolist(), dst.tolist(), strict=True))
 
     @cached_property
-    def min_throughput(self) -> float:
-        """Least capacity per unit of demand over the pairs served. [Gbps / unit of demand]
+    def minimum_ratio(self) -> float:
+        """Least capacity per unit of demand over the pairs served. [Gbps per unit of demand]
 
         0 if nothing was demanded.
         """
@@ -81,11 +81,11 @@ class RingPlan(CircuitPlan):
         return float(self.gbps[self.demand > 0].sum())
 
     @cached_property
-    def bound(self) -> float:
-        """What `min_throughput` of the served pairs could be if circuits were divisible.
+    def bound_ratio(self) -> float:
+        """What `minimum_ratio` of the served pairs could be if circuits were divisible.
 
         The linear program of circuits per pair and direction under the load limit of every segment;
-        no plan, with or without wavelength conversion, is above it. [Gbps / unit of demand]
+        no plan, with or without wavelength conversion, is above it. [Gbps per unit of demand]
         """
         asked = self.demand > 0
         value = lp_bound(self.control, self.src[asked], self.dst[asked], self.demand[asked])

@@ -186,14 +186,14 @@ static void sift(entry_t *heap, int32_t many, int32_t at)
     heap[at] = moving;
 }
 
-/* Lowest ratio first; a pair that finds nothing leaves. Once in the shorter direction only, then in either. */
+/* Lowest ratio first, of those without circuits the longest waiting; a pair that finds nothing leaves. Once in the shorter direction only, then in either. */
 static void fill_pass(net_t *net, entry_t *heap, int either)
 {
     int32_t many = 0;
     for (int32_t k = 0; k < net->rows; k++) {
         const row_t *r = &net->row[k];
         if (r->demand > 0 && (!either || (r->hops[CW] > 0 && r->hops[CCW] > 0)))
-            heap[many++] = (entry_t){ratio(r), k};
+            heap[many++] = (entry_t){total(r) > 0 ? ratio(r) : -(double)r->waited, k};
     }
     for (int32_t k = many / 2 - 1; k >= 0; k--) sift(heap, many, k);
     while (many > 0) {

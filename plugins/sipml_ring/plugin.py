@@ -1,0 +1,88 @@
+"""What this plugin offers: the topology `sip-ring`, and three schedulers of its wavelengths."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import attrs
+
+from sipml_core.checks import positive
+from sipml_core.errors import ConfigError
+from sipml_core.hookspecs import hookimpl
+from sipml_core.interfaces import Scheduler, Topology
+from sipml_core.model.circuits import CircuitControl, CircuitPlan
+from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.options import option
+from sipml_ring.circuits import RingCircuits
+from sipml_ring.planning import plan_with
+from sipml_ring.ringplan import RingPlan
+from sipml_ring.topology import SipRing
+
+
+def _plan(
+    scheduler: str,
+    control: CircuitControl,
+    traffic: TrafficMatrix,
+    previous: CircuitPlan | None,
+    **options: Any,
+) -> RingPlan:
+    if not isinstance(control, RingCircuits):
+        raise ConfigError(
+            f"scheduler {scheduler!r} plans wavelengths of a ring (topology 'sip-ring'), "
+            f"not {type(control).__name__}"
+        )
+    if previous is not None and not isinstance(previous, RingPlan):
+        raise ConfigError(f"scheduler {scheduler!r} cannot continue a {type(previous).__name__}")
+    return plan_with(scheduler, control, traffic, previous, **options)
+
+
+class RingFast(Scheduler):
+    """Bisection, circular-arc colouring and filling, in C."""
+
+    name = "ring-fast"
+    summary = "near-optimal max-min wavelengths for a ring, in milliseconds"
+
+    def plan(
+        self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
+    ) -> CircuitPlan:
+        return _plan(self.name, control, traffic, previous)
+
+
+class RingIlp(Scheduler):
+    """The integer programme of appendix A.1, by HiGHS: to check `ring-fast`."""
+
+    name = "ring-ilp"
+    summary = "the paper's integer programme (A.1) for ring wavelengths, solved by HiGHS"
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        time_limit_s: float = option(
+            60.0, doc="time HiGHS may take for one plan", unit="s", validator=positive
+        )
+
+    def plan(
+        self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
+    ) -> CircuitPlan:
+        return _plan(self.name, control, traffic, previous, time_limit_s=self.options.time_limit_s)
+
+
+class RingMcf(Scheduler):
+    """The paper's fast approximation, to compare with: see docs/sip-ring.md for what it loses."""
+
+    name = "ring-mcf"
+    summary = "the paper's min-cost flow with rounding for ring wavelengths (inferior to ring-fast)"
+
+    def plan(
+        self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
+    ) -> CircuitPlan:
+        return _plan(self.name, control, traffic, previous)
+
+
+@hookimpl
+def sipml_topologies() -> list[type[Topology]]:
+    return [SipRing]
+
+
+@hookimpl
+def sipml_schedulers() -> list[type[Scheduler]]:
+    return [RingFast, RingIlp, RingMcf]

@@ -1,0 +1,100 @@
+"""Dark time from the rings that a plan really retunes, by way of the micro-ring emulator `hwsim`."""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.checks import at_least, positive
+from sipml_core.errors import ConfigError
+
+if TYPE_CHECKING:
+    from sipml_ring.kernel import Circuits
+
+Codes = NDArray[np.int64]
+
+
+@attrs.frozen(kw_only=True)
+class Retuning:
+    """Micro-rings at both ends of a circuit.
+
+    A port has, in each direction, macros of `macro_lines` wavelengths with one sending and one
+    receiving ring for each; any of a macro's rings can be tuned to any of its lines. Wavelength k is
+    line k mod macro_lines of macro k div macro_lines. Where a plan uses a line that the GPU did not
+    use before, a ring whose line is no longer used hops to it (the lowest freed line to the lowest new
+    one); if none is freed, a ring that was parked half a channel away is tuned in. The receiver of a
+    circuit whose rings both stay where they are must still lock to its new sender.
+    """
+
+    #: Thermal time constant of a ring. [us]
+    tau_us: float = attrs.field(default=4.0, validator=positive)
+    #: A ring locks within this of its line. [GHz]
+    tolerance_ghz: float = attrs.field(default=2.5, validator=positive)
+    #: Between neighbouring lines (CW-WDM MSA, 9 nm span). [GHz]
+    spacing_ghz: float = attrs.field(default=200.0, validator=positive)
+    macro_lines: int = attrs.field(default=8, validator=at_least(1))
+    #: Control law of the heaters, see `hwsim.RetuneBench`.
+    law: str = "open-loop"
+
+    def check(self) -> None:
+        """Raise `ConfigError` if the rings cannot make the largest hop that may be asked for."""
+        self._stages(np.array([-1.0, 1.0]) * max(self.macro_lines - 1, 0.5) * self.spacing_ghz)
+
+    def circuit_times_us(self, gpus: int, before: Circuits | None, after: Circuits) -> NDArray[np.float64]:
+        """How long each circuit of `after` is dark; 0 where `before` has it already. [circuits] [us]"""
+        same = np.zeros(len(after.pair), bool)
+        if before is not None:
+            same = np.isin(_identity(gpus, after), _identity(gpus, before))
+        sending, receiving = (
+            self._end_times_us(None if before is None else self._lines(before, end), self._lines(after, end))
+            for end in ("src", "dst")
+        )
+        relock = self._stages(np.array([self.spacing_ghz / 2]))
+        least_us = float((relock.control_us + relock.cdr_us)[0])
+        return np.where(same, 0.0, np.maximum(np.maximum(sending, receiving), least_us))
+
+    def _lines(self, circuits: Circuits, end: str) -> Codes:
+        """(port, direction, macro, line) of the ring of each circuit at one end, in one number."""
+        gpu = getattr(circuits, end)[circuits.pair].astype(np.int64)
+        macro, line = np.divmod(circuits.index.astype(np.int64), self.macro_lines)
+        return ((gpu * 2 + circuits.direction) * _MACROS + macro) * self.macro_lines + line
+
+    def _end_times_us(self, before: Codes | None, after: Codes) -> NDArray[np.float64]:
+        """Time that the ring at one end of each circuit takes; 0 where its line was in use. [circuits]"""
+        old = np.unique(before) if before is not None else np.empty(0, np.int64)
+        fresh, freed = np.setdiff1d(after, old), np.setdiff1d(old, after)
+        site, freed_site = fresh // self.macro_lines, freed // self.macro_lines
+        rank = np.arange(len(fresh)) - np.searchsorted(site, site)
+        partner = np.searchsorted(freed_site, site) + rank
+        hop_ghz = np.full(len(fresh), self.spacing_ghz / 2)
+        has = partner < np.searchsorted(freed_site, site, side="right")
+        # A higher line is a higher frequency and needs less heat.
+        hop_ghz[has] = (freed[partner[has]] - fresh[has]) * self.spacing_ghz
+        hops, which = np.unique(hop_ghz, return_inverse=True)
+        times_us = np.concatenate([self._stages(hops).total_us[which] if len(hops) else [], [0.0]])
+        at = np.searchsorted(fresh, after)
+        at[(at == len(fresh)) | (np.append(fresh, -1)[at] != after)] = len(fresh)
+        return times_us[at]
+
+    def _stages(self, hop_ghz: NDArray[np.float64]):
+        import hwsim
+
+        try:
+            return hwsim.retune_stages(
+                hop_ghz, tau_us=self.tau_us, tolerance_ghz=self.tolerance_ghz, control=self.law
+            )
+        except hwsim.HwsimError as refusal:
+            raise ConfigError(f"reconfiguration 'hwsim' is impossible: {refusal}") from None
+
+
+#: More macros than a port can have.
+_MACROS = 1 << 13
+
+
+def _identity(gpus: int, circuits: Circuits) -> Codes:
+    """Pair, direction and index of each circuit in one number."""
+    pair = circuits.src.astype(np.int64) * gpus + circuits.dst
+    return (pair[circuits.pair] * 2 + circuits.direction) * _MACROS + circuits.index

@@ -1,0 +1,157 @@
+"""The topology `sip-ring`."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import numpy as np
+
+from sipml_core.checks import at_least, one_of, positive
+from sipml_core.errors import ConfigError
+from sipml_core.interfaces import Topology
+from sipml_core.model.cluster import Cluster
+from sipml_core.model.fabric import NO_LINK, Fabric, PairArray, Routes
+from sipml_core.options import option
+from sipml_core.units import format_us, parse_gbps, parse_us
+from sipml_ring.circuits import MAX_WAVELENGTHS, RingCircuits
+from sipml_ring.retuning import Retuning
+
+
+def _micros(default: float, doc: str, validator: object = at_least(0)) -> float:
+    return option(default, doc=doc, unit="us", converter=parse_us, validator=validator)
+
+
+@attrs.frozen(kw_only=True)
+class SipRingOptions:
+    #: SiP-ML, section 4.1: the 16 nearest neighbours in both directions.
+    reach_hops: int = option(16, doc="segments that a circuit may span, either way", validator=at_least(1))
+    #: SiP-ML, section 3.1 (TeraPHY).
+    channel_gbps: float = option(
+        25.0, doc="capacity of one wavelength", unit="Gbps", converter=parse_gbps, validator=positive
+    )
+    #: SiP-ML, section 3.3.
+    interval_us: float = _micros(100.0, "time between plans", positive)
+    #: SiP-ML, section 4.4: measured on micro-ring hardware.
+    reconfiguration_us: float = _micros(25.0, "time a changed circuit is dark, if reconfiguration = fixed")
+    reconfiguration: str = option(
+        "fixed",
+        doc="fixed: every change takes reconfiguration_us; hwsim: as long as the rings that really retune",
+        validator=one_of("fixed", "hwsim"),
+    )
+    wavelength: str = option(
+        "continuous",
+        doc="continuous: one wavelength end to end; converted: GPUs on the way may change it",
+        validator=one_of("continuous", "converted"),
+    )
+    all_dark: bool = option(
+        False,
+        doc="every circuit goes dark at every plan, changed or not",
+        validator=attrs.validators.instance_of(bool),
+    )
+    latency_us: float = _micros(0.0, "time a byte takes through a circuit")
+    tau_us: float = _micros(4.0, "thermal time constant of a micro-ring (hwsim)", positive)
+    tolerance_ghz: float = option(
+        2.5, doc="a ring locks within this of its line (hwsim)", unit="GHz", validator=positive
+    )
+    spacing_ghz: float = option(
+        200.0, doc="between neighbouring wavelengths (hwsim)", unit="GHz", validator=positive
+    )
+    macro_lines: int = option(
+        8, doc="wavelengths that the rings of one macro can reach (hwsim)", validator=at_least(1)
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.reconfiguration == "fixed" and self.interval_us <= self.reconfiguration_us:
+            raise ConfigError(
+                f"interval_us must exceed reconfiguration_us ({format_us(self.reconfiguration_us)}), or "
+                f"changed circuits never carry anything; got {format_us(self.interval_us)}"
+            )
+        if self.reconfiguration == "hwsim" and (self.wavelength == "converted" or self.all_dark):
+            raise ConfigError(
+                "reconfiguration = 'hwsim' follows each wavelength from end to end: it needs "
+                "wavelength = 'continuous' and all_dark = false"
+            )
+
+
+class SipRing(Topology):
+    """Links 0 .. N-1 are what each GPU sends on, N .. 2N-1 what each receives on, W wavelengths each."""
+
+    name = "sip-ring"
+    summary = "a ring of fibres without a switch: wavelengths to near neighbours, re-planned every 100 us"
+    scheduler = "ring-fast"
+    Options = SipRingOptions
+
+    def build(self, cluster: Cluster) -> Fabric:
+        gpus, options = cluster.gpus, self.options
+        wavelengths, notes = self._wavelengths(cluster.bandwidth_gbps)
+        control = RingCircuits.of(
+            gpus,
+            wavelengths,
+            circuit_gbps=options.channel_gbps,
+            interval_us=options.interval_us,
+            reconfiguration_us=options.reconfiguration_us,
+            all_dark=options.all_dark,
+            reach_hops=options.reach_hops,
+            wavelength=options.wavelength,
+            retuning=self._retuning(),
+        )
+
+        def route(src: PairArray, dst: PairArray) -> Routes:
+            src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
+            links = np.column_stack([src, fabric.circuit_link(src, dst), gpus + dst])
+            links[~control.may_connect(src, dst)] = NO_LINK
+            return Routes(links=links, latency_us=np.full(len(links), options.latency_us))
+
+        fabric = Fabric(
+            gpus=gpus,
+            link_gbps=np.full(2 * gpus, wavelengths * options.channel_gbps),
+            link_names=lambda link: f"egress {link}" if link < gpus else f"ingress {link - gpus}",
+            route=route,
+            circuits=control,
+            degree=_degree(control),
+            reach_hops=options.reach_hops,
+            notes=notes,
+        )
+        return fabric
+
+    def _wavelengths(self, bandwidth_gbps: float) -> tuple[int, tuple[str, ...]]:
+        channel_gbps, notes = self.options.channel_gbps, []
+        wavelengths = math.floor(bandwidth_gbps / channel_gbps * (1 + 1e-12))
+        if not 1 <= wavelengths <= 2 * MAX_WAVELENGTHS:
+            raise ConfigError(
+                f"bandwidth_gbps must be from one wavelength of {channel_gbps:g} Gbps (channel_gbps) to "
+                f"{2 * MAX_WAVELENGTHS} of them on sip-ring, got {bandwidth_gbps:g}"
+            )
+        used_gbps = wavelengths * channel_gbps
+        if not math.isclose(used_gbps, bandwidth_gbps):
+            notes.append(
+                f"{bandwidth_gbps:g} Gbps rounded down to {used_gbps:g}: "
+                f"{wavelengths} wavelengths of {channel_gbps:g} Gbps"
+            )
+        if wavelengths % 2:
+            half = wavelengths // 2
+            notes.append(
+                f"{wavelengths} wavelengths are odd: {half + 1} run clockwise, {half} counter-clockwise"
+            )
+        return wavelengths, tuple(notes)
+
+    def _retuning(self) -> Retuning | None:
+        options = self.options
+        if options.reconfiguration == "fixed":
+            return None
+        retuning = Retuning(
+            tau_us=options.tau_us,
+            tolerance_ghz=options.tolerance_ghz,
+            spacing_ghz=options.spacing_ghz,
+            macro_lines=options.macro_lines,
+        )
+        retuning.check()
+        return retuning
+
+
+def _degree(control: RingCircuits) -> int | None:
+    """Peers that a GPU can hold circuits to at once; None on a ring of one."""
+    others = np.arange(1, control.gpus, dtype=np.int32)
+    peers = int(control.may_connect(np.zeros_like(others), others).sum())
+    return min(control.circuits_per_gpu, peers) or None
