@@ -155,13 +155,35 @@ def validate(file: Path, overrides: tuple[str, ...], seed: int | None) -> None:
 
 @main.command()
 @click.argument("name", required=False)
+@click.option("--trace", is_flag=True, help="Show instead which plugins are loaded and called, in order.")
 @answers
-def plugins(name: str | None) -> None:
-    """List what is installed, or show the options of NAME with units and defaults."""
-    from sipml_core.report.offers import offer_page, offers_table
+def plugins(name: str | None, trace: bool) -> None:
+    """List what is installed, or show the options of NAME with units and defaults.
+
+    SIPML_DISABLE_PLUGINS=NAME,NAME in the environment leaves plugins out.
+    """
+    from sipml_core.report.offers import offer_page, offers_table, trace_lines
 
     registry = _registry()
+    if trace:
+        for line in trace_lines(registry):
+            click.echo(line)
+        return
     _console().print(offers_table(registry) if name is None else offer_page(registry, name))
+
+
+@main.command("new-plugin")
+@click.argument("name")
+@click.option("--folder", type=click.Path(path_type=Path), help="Where to write it; default sipml-NAME.")
+@answers
+def new_plugin(name: str, folder: Path | None) -> None:
+    """Write a package with a topology NAME of your own to start from, and tests that it passes."""
+    from sipml_core.scaffold import write_plugin
+
+    folder = folder or Path(f"sipml-{name}")
+    for path in write_plugin(name, folder):
+        click.echo(f"wrote {path}")
+    click.echo(f"next: python -m pip install -e {folder} && python -m pytest {folder}")
 
 
 @main.command()

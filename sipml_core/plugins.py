@@ -67,6 +67,8 @@ class Registry:
     sources: list[Source] = attrs.Factory(list)
     #: One line for each plugin that was left out, or left out in part.
     problems: list[str] = attrs.Factory(list)
+    #: What was loaded and which hooks were called, in order.
+    trace: list[str] = attrs.Factory(list)
 
     def find(self, role: str, name: str) -> type[Any]:
         """The class of that role and name; `ConfigError` names the nearest one if there is none."""
@@ -77,6 +79,10 @@ class Registry:
 
     def names(self, role: str) -> list[str]:
         return sorted(self.entries[role])
+
+    def observers(self, hook: str) -> list[str]:
+        """Plugins that a hook of a run calls, in order: the last one loaded is called first."""
+        return [impl.plugin_name for impl in reversed(getattr(self.manager.hook, hook).get_hookimpls())]
 
 
 def load(found: Iterable[EntryPoint] | None = None, disabled: Iterable[str] | None = None) -> Registry:
@@ -92,7 +98,7 @@ def load(found: Iterable[EntryPoint] | None = None, disabled: Iterable[str] | No
     Raises
     ------
     PluginError
-        Two plugins offer the same name, or a plugin implements a hook that does not exist.
+        Two plugins have the same name, or offer the same name.
     """
     if found is None:
         found = entry_points(group=hookspecs.PROJECT)
@@ -107,7 +113,7 @@ def load(found: Iterable[EntryPoint] | None = None, disabled: Iterable[str] | No
         source = Source(plugin=point.name, distribution=_distribution(point))
         try:
             modules.append((source, point.load()))
-        except Exception as error:  # whatever a stranger's module raises, the others go on
+        except (Exception, SystemExit) as error:  # whatever a stranger's module does, the others go on
             problems.append(f"{source} is left out: {type(error).__name__}: {_one_line(error)}")
     return collect(modules, problems)
 
@@ -117,6 +123,7 @@ def collect(modules: Iterable[tuple[Source, Any]], problems: Iterable[str] = ())
     registry = Registry(manager=pluggy.PluginManager(hookspecs.PROJECT), problems=list(problems))
     registry.manager.add_hookspecs(hookspecs)
     for source, module in modules:
+        _refuse_namesake(registry, source)
         version = getattr(module, "SIPML_API", API_VERSION)
         if version != API_VERSION:
             registry.problems.append(
@@ -131,6 +138,7 @@ def collect(modules: Iterable[tuple[Source, Any]], problems: Iterable[str] = ())
             registry.problems.append(f"{source} is left out: {_one_line(error)}")
             continue
         registry.sources.append(source)
+        registry.trace.append(f"load {source}")
     for role, (hook, base) in ROLES.items():
         _collect_offers(registry, role, hook, base)
     return registry
@@ -146,12 +154,23 @@ def _collect_offers(registry: Registry, role: str, hook: str, base: type[Offer])
         except Exception as error:  # a stranger's code
             registry.problems.append(f"{source}: {hook} failed: {type(error).__name__}: {_one_line(error)}")
             continue
+        registry.trace.append(f"{hook}: {source} offers {_names(offers)}")
         for offer in offers:
             fault = _fault(offer, base)
             if fault:
                 registry.problems.append(f"{source}: {hook} returned {offer!r}, left out: {fault}")
             else:
                 _add(registry, Entry(role=role, offer=offer, source=source))
+
+
+def _refuse_namesake(registry: Registry, source: Source) -> None:
+    for other in registry.sources:
+        if other.plugin == source.plugin:
+            raise PluginError(f"{other} and {source} have the same name; uninstall one of them")
+
+
+def _names(offers: Iterable[Any]) -> str:
+    return ", ".join(str(getattr(offer, "name", repr(offer))) for offer in offers) or "nothing"
 
 
 def _add(registry: Registry, entry: Entry) -> None:
@@ -184,5 +203,5 @@ def _distribution(point: EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else "not installed"
 
 
-def _one_line(error: Exception) -> str:
+def _one_line(error: BaseException) -> str:
     return " ".join(str(error).split())

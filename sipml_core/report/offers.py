@@ -25,6 +25,14 @@ def offers_table(registry: Registry) -> Table:
     return table
 
 
+def trace_lines(registry: Registry) -> list[str]:
+    """What happened when plugins were loaded, in order, and whom a run would tell of itself."""
+    lines = list(registry.trace)
+    for hook in ("sipml_run_started", "sipml_run_finished"):
+        lines.append(f"{hook}: a run calls {', '.join(registry.observers(hook)) or 'no plugin'}")
+    return [f"{number:3}. {line}" for number, line in enumerate(lines, 1)]
+
+
 def offer_page(registry: Registry, name: str) -> Table:
     """Options of one offer.
 

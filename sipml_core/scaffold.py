@@ -1,0 +1,69 @@
+"""A plugin to start from: a separately installable package with one topology and its tests."""
+
+from __future__ import annotations
+
+import re
+from importlib import resources
+from importlib.util import find_spec
+from pathlib import Path
+from string import Template
+
+from sipml_core.errors import ConfigError
+from sipml_core.plugins import API_VERSION
+
+_NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
+
+#: Template -> where it goes in the package.
+_FILES = {
+    "pyproject.toml.in": "pyproject.toml",
+    "module.py.in": "$module.py",
+    "test_module.py.in": "tests/test_$module.py",
+    "experiment.toml.in": "experiment.toml",
+    "README.md.in": "README.md",
+}
+
+
+def write_plugin(name: str, folder: Path) -> list[Path]:
+    """Write a package that offers the topology `name`, and passes its own tests, to a new folder.
+
+    Raises
+    ------
+    ConfigError
+        The name is not lower-case words joined by hyphens, its module is already installed, or the
+        folder exists or cannot be written.
+    """
+    words = _words(name)
+    if find_spec(words["module"]) is not None:
+        raise ConfigError(
+            f"module {words['module']!r} is already installed; choose another name than {name!r}"
+        )
+    templates = resources.files("sipml_core") / "templates"
+    files = {
+        folder / Template(target).substitute(words): Template(
+            (templates / source).read_text(encoding="utf-8")
+        ).substitute(words)
+        for source, target in _FILES.items()
+    }
+    try:
+        folder.mkdir(parents=True)
+        for path, text in files.items():
+            path.parent.mkdir(exist_ok=True)
+            path.write_text(text, encoding="utf-8")
+    except FileExistsError:
+        raise ConfigError(f"{folder} already exists; choose another folder") from None
+    except OSError as error:
+        raise ConfigError(f"cannot write {folder}: {error.strerror}") from None
+    return list(files)
+
+
+def _words(name: str) -> dict[str, str]:
+    """What the templates call things."""
+    if not _NAME.fullmatch(name):
+        raise ConfigError(f"name must be lower-case words joined by hyphens such as fat-tree, got {name!r}")
+    return {
+        "name": name,
+        "module": "sipml_" + name.replace("-", "_"),
+        "distribution": f"sipml-{name}",
+        "klass": "".join(word.capitalize() for word in name.split("-")),
+        "api": str(API_VERSION),
+    }
