@@ -85,7 +85,7 @@ def test_a_sound_plugin_offers_its_topology(install, found):
         (sound().replace("def build", "def built"), "left out: it does not define build"),
         (sound().replace('name = "net"', "name = 3"), "left out: its 'name' must be a text"),
         (sound().replace('summary = "a network"', "Options = dict"), "its 'summary' must be a text"),
-        (sound().replace('name = "net"', 'name = "net"; Options = dict'), "its Options must be an attrs class"),
+        (sound().replace('name = "net"', 'name = "net"; Options = dict'), "Options must be an attrs class"),
     ],
 )  # fmt: skip
 def test_a_faulty_plugin_is_left_out_by_name_and_the_others_go_on(install, found, source, told):
