@@ -12,6 +12,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sipml_core.engine.bounds import bounds, lower_bound_us
+from sipml_core.engine.kernel import critical_path_us
 from sipml_core.engine.simulate import simulate
 from sipml_core.errors import StalledError
 
@@ -78,6 +79,25 @@ def test_bounds_by_hand(kit):
     assert found.busiest_link_us == pytest.approx(10.0)
     assert found.busiest_gpu_us == pytest.approx(12.0)
     assert lower_bound_us(tasks, network) == pytest.approx(12.0)
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_critical_path_is_the_longest_of_all_paths(kit, seed):
+    """Against plain recursion: a node ends its own time after the latest of its predecessors, whichever of
+    them comes first."""
+    rng = np.random.default_rng(seed)
+    tasks, _ = kit.random_job(rng)
+    node_us = rng.exponential(1.0, size=tasks.nodes)
+    before = [[] for _ in range(tasks.nodes)]
+    for node in range(tasks.nodes):
+        for after in tasks.successors[tasks.succ_start[node] : tasks.succ_start[node + 1]].tolist():
+            before[after].append(node)
+
+    def end_us(node):
+        return node_us[node] + max((end_us(b) for b in before[node]), default=0.0)
+
+    longest_us = max(end_us(node) for node in range(tasks.nodes))
+    assert critical_path_us(tasks, node_us) == pytest.approx(longest_us, rel=1e-12)
 
 
 def test_bounds_leave_circuits_out(kit):
