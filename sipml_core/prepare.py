@@ -135,7 +135,7 @@ class Workbench:
             lambda: _jittered(
                 lower(
                     placement, strategy, cluster,
-                    order=fabric.order, server_gpus=server_gpus, gpu_speed=dict(cluster.gpu_speed),
+                    order=fabric.order, server_gpus=server_gpus,
                 ),
                 cluster.jitter,
                 self.experiment.seed,

@@ -41,7 +41,9 @@ class Rings:
     priority: int = 0
     label: int = 0
 
-    def all_reduce(self, members: Members, size_bytes: float, ready: Nodes | None = None) -> Nodes:
+    def all_reduce(
+        self, members: Members, size_bytes: float, ready: Nodes | None = None, *, made: int | None = None
+    ) -> Nodes:
         """Everyone gets the sum of M bytes over each group.
 
         Parameters
@@ -53,25 +55,31 @@ class Rings:
         size_bytes
             M. [bytes]
         ready
-            Nodes after which each member may start, shaped like `members`; None: at once.
+            Nodes after which each member may start, shaped like `members[:, :made]`; None: at once.
+        made
+            Add nodes for the first so many members along axis 1 only, a divisor of their number. The
+            others do what these do, block by block, at the same time; None: for all.
 
         Returns
         -------
-        Nodes after which each member has the sum, shaped like `members`.
+        Nodes after which each member has the sum, shaped like `members[:, :made]`.
         """
+        made = members.shape[1] if made is None else made
         if members.ndim == 2:
-            return self._flat_all_reduce(members, size_bytes, ready)
+            return self._flat_all_reduce(members, size_bytes, ready, made)
         inner = members.shape[-1]
-        rows = members.reshape(-1, inner)
+        own = members[:, :made]
+        rows = own.reshape(-1, inner)
         ready = self.reduce_scatter(rows, size_bytes, None if ready is None else ready.reshape(-1, inner))
-        outer = np.moveaxis(members, -1, 1)
+        outer, outer_ready = np.moveaxis(members, -1, 1), np.moveaxis(ready.reshape(own.shape), -1, 1)
         done = self.all_reduce(
             outer.reshape(-1, *outer.shape[2:]),
             size_bytes / inner,
-            np.moveaxis(ready.reshape(members.shape), -1, 1).reshape(-1, *outer.shape[2:]),
+            outer_ready.reshape(-1, *outer_ready.shape[2:]),
+            made=made,
         )
-        done = np.moveaxis(done.reshape(outer.shape), 1, -1)
-        return self.all_gather(rows, size_bytes, done.reshape(-1, inner)).reshape(members.shape)
+        done = np.moveaxis(done.reshape(outer_ready.shape), 1, -1)
+        return self.all_gather(rows, size_bytes, done.reshape(-1, inner)).reshape(own.shape)
 
     def reduce_scatter(self, members: Members, size_bytes: float, ready: Nodes | None = None) -> Nodes:
         """Each member gets one n-th of the sum of M bytes; arguments as of `all_reduce`, [groups, n]."""
@@ -89,21 +97,31 @@ class Rings:
         sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=1)
         return self._joined(sends, ready)
 
-    def _flat_all_reduce(self, members: Members, size_bytes: float, ready: Nodes | None) -> Nodes:
+    def _flat_all_reduce(self, members: Members, size_bytes: float, ready: Nodes | None, made: int) -> Nodes:
         """The last chunk to come in is the end: a pair is a queue, so its steps end in order."""
         n = members.shape[-1]
         if n == 1 or self.form == "fluid":
-            return self._fluid(members, size_bytes, 2 * (n - 1), ready)
-        sends = self._steps(members, size_bytes / n, 2 * (n - 1), ready, own_steps=n)
+            return self._fluid(members, size_bytes, 2 * (n - 1), ready, made)
+        sends = self._steps(members, size_bytes / n, 2 * (n - 1), ready, own_steps=n, made=made)
         return np.roll(sends[-1], 1, axis=-1)
 
     def _steps(
-        self, members: Members, chunk_bytes: float, steps: int, ready: Nodes | None, own_steps: int
+        self,
+        members: Members,
+        chunk_bytes: float,
+        steps: int,
+        ready: Nodes | None,
+        *,
+        own_steps: int,
+        made: int | None = None,
     ) -> Nodes:
-        """Explicit steps [steps, groups, n]; the first `own_steps` need the member's own part."""
-        shape = (steps, *members.shape)
+        """Explicit steps [steps, groups, made]; the first `own_steps` need the member's own part.
+
+        The predecessor of the first member is the last one, or that one's image among those made.
+        """
+        src, dst = _ring(members, made)
         sends = self.builder.transfers(
-            np.broadcast_to(members, shape), np.roll(members, -1, axis=-1), chunk_bytes, self.priority
+            np.broadcast_to(src, (steps, *src.shape)), dst, chunk_bytes, self.priority
         )
         self.builder.depend(np.roll(sends[:-1], 1, axis=-1), sends[1:])
         if ready is not None:
@@ -118,14 +136,15 @@ class Rings:
             self.builder.depend(ready, done)
         return done
 
-    def _fluid(self, members: Members, size_bytes: float, steps: int, ready: Nodes | None) -> Nodes:
+    def _fluid(
+        self, members: Members, size_bytes: float, steps: int, ready: Nodes | None, made: int | None = None
+    ) -> Nodes:
         """One transfer per member for all steps of M / n bytes; nothing at all for one member."""
         n = members.shape[-1]
         if n == 1:
             return self.builder.barriers(members.shape, label=self.label) if ready is None else ready
-        sends = self.builder.transfers(
-            members, np.roll(members, -1, axis=-1), size_bytes * steps / n, self.priority, float(steps)
-        )
+        src, dst = _ring(members, made)
+        sends = self.builder.transfers(src, dst, size_bytes * steps / n, self.priority, float(steps))
         groups = (members.shape[0], 1)
         if ready is not None:
             start = self.builder.barriers(groups, label=self.label)
@@ -133,7 +152,12 @@ class Rings:
             self.builder.depend(start, sends)
         end = self.builder.barriers(groups, label=self.label)
         self.builder.depend(sends, end)
-        return np.broadcast_to(end, members.shape)
+        return np.broadcast_to(end, src.shape)
+
+
+def _ring(members: Members, made: int | None) -> tuple[Members, Members]:
+    """The first `made` members of each ring (None: all), and their successors. [groups, made]"""
+    return members[:, :made], np.roll(members, -1, axis=-1)[:, :made]
 
 
 def ring_allreduce_tasks(gpus: int, size_bytes: float, *, form: str = "ring") -> TaskGraph:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import math
 
 import attrs
 import numpy as np
@@ -42,7 +42,6 @@ def lower(
     *,
     order: NDArray[np.int32] | None = None,
     server_gpus: int | None = None,
-    gpu_speed: Mapping[int, float] | None = None,
 ) -> TaskGraph:
     """Tasks, transfers and collectives of `strategy.iterations` training steps on all mp x dp GPUs.
 
@@ -52,34 +51,22 @@ def lower(
     ----------
     placement
         One group; the others are copies of it.
+    cluster
+        The GPUs; those of half the speed take twice as long for every task.
     order
         GPU at each layout position, a permutation of 0 .. N-1; None: the identity. [N]
     server_gpus
         Synchronise in two tiers, inside servers of this many consecutive positions, then across
         (see `two_tiers_fit`); None: one flat ring over the groups.
-    gpu_speed
-        Relative speed of single GPUs; 0.5 takes twice as long. Those not named have 1.
 
     Raises
     ------
     ConfigError
         Placement, strategy and cluster disagree about the number of GPUs; `order` is no
-        permutation; groups and servers do not nest; a speed is not positive or its GPU unknown.
+        permutation; groups and servers do not nest.
     """
-    layout = _layout(placement, strategy, cluster, order)
-    tiers = _tiers(strategy, server_gpus)
-    speed = _speeds(cluster.gpus, gpu_speed)
-    group = group_tasks(placement, recompute=strategy.recompute)
-    job = _Job(
-        strategy=strategy,
-        layout=layout,
-        tiers=tiers,
-        speed=speed,
-        group=group,
-        transfers=plan_transfers(group),
-        buckets=plan_buckets(group, strategy.bucket_bytes),
-    )
-    return job.lowered()
+    plan = GroupPlan.of(placement, strategy)
+    return Lowering.of(plan, cluster, order=order, server_gpus=server_gpus).tasks()
 
 
 def two_tiers_fit(strategy: Strategy, server_gpus: int) -> bool:
@@ -94,38 +81,103 @@ def two_tiers_fit(strategy: Strategy, server_gpus: int) -> bool:
 
 def traffic_bytes(placement: Placement, strategy: Strategy) -> TrafficBytes:
     """Bytes that `lower` sends in one iteration, by kind."""
-    group = group_tasks(placement, recompute=strategy.recompute)
-    gradients = 0.0
-    for bucket in plan_buckets(group, strategy.bucket_bytes):
-        members = strategy.dp * len(bucket.devices)
-        gradients += members * all_reduce_bytes(bucket.size_bytes, members)
-    return TrafficBytes(
-        activations=strategy.dp * float(plan_transfers(group).size_bytes.sum()), gradients=gradients
-    )
+    return GroupPlan.of(placement, strategy).traffic
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class _Job:
+class GroupPlan:
+    """What one group does in one iteration, wherever its GPUs are."""
+
     strategy: Strategy
-    #: GPU of device d in group g. [dp, mp]
-    layout: NDArray[np.int32]
-    #: Shape into which the dp counterparts are arranged, innermost last.
-    tiers: tuple[int, ...]
-    speed: NDArray[np.float64]
     group: GroupTasks
     transfers: Transfers
     buckets: list[Bucket]
 
-    def lowered(self) -> TaskGraph:
-        kinds = [op.kind for op in self.group.graph.graph.ops]
+    @classmethod
+    def of(cls, placement: Placement, strategy: Strategy) -> GroupPlan:
+        """Plan the groups of `strategy`; `ConfigError` if `placement` is for another mp."""
+        if placement.limits.devices != strategy.mp:
+            raise ConfigError(
+                f"placement is for mp={placement.limits.devices}, the strategy has mp={strategy.mp}"
+            )
+        group = group_tasks(placement, recompute=strategy.recompute)
+        return cls(
+            strategy=strategy,
+            group=group,
+            transfers=plan_transfers(group),
+            buckets=plan_buckets(group, strategy.bucket_bytes),
+        )
+
+    @property
+    def traffic(self) -> TrafficBytes:
+        """What one iteration of all groups sends."""
+        gradients = 0.0
+        for bucket in self.buckets:
+            members = self.strategy.dp * len(bucket.devices)
+            gradients += members * all_reduce_bytes(bucket.size_bytes, members)
+        activations = self.strategy.dp * float(self.transfers.size_bytes.sum())
+        return TrafficBytes(activations=activations, gradients=gradients)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Lowering:
+    """A plan given GPUs: ready to make the tasks of all groups, or of the first few."""
+
+    plan: GroupPlan
+    #: GPU of device d in group g. [dp, mp]
+    layout: NDArray[np.int32]
+    #: Shape into which the dp counterparts are arranged, innermost last.
+    tiers: tuple[int, ...]
+    #: Speed of each GPU relative to the others. [gpus]
+    speed: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        plan: GroupPlan,
+        cluster: Cluster,
+        *,
+        order: NDArray[np.int32] | None = None,
+        server_gpus: int | None = None,
+    ) -> Lowering:
+        """See `lower`."""
+        speed = np.ones(cluster.gpus)
+        for gpu, relative in cluster.gpu_speed:
+            speed[gpu] = relative
+        return cls(
+            plan=plan,
+            layout=_layout(plan.strategy, cluster, order),
+            tiers=_tiers(plan.strategy, server_gpus),
+            speed=speed,
+        )
+
+    @property
+    def strategy(self) -> Strategy:
+        return self.plan.strategy
+
+    @property
+    def period(self) -> int:
+        """Groups after which the job repeats along the layout: those of one server in two tiers, else 1."""
+        return math.prod(self.tiers[1:])
+
+    def tasks(self, groups: int | None = None) -> TaskGraph:
+        """The tasks of all groups, or of the first `groups` of them only.
+
+        A part of the groups, a multiple of `period` that divides dp, sends what it would send in the
+        whole job, to the same GPUs, but waits for its own members where it would wait for others: right
+        if the others do the same at the same time (see `folding`).
+        """
+        groups = self.strategy.dp if groups is None else groups
+        group = self.plan.group
+        kinds = [op.kind for op in group.graph.graph.ops]
         labels = (*dict.fromkeys(kinds), "sync")
         builder = TaskBuilder(self.strategy.gpus, labels)
-        label = np.array([labels.index(kind) for kind in kinds], dtype=np.int32)[self.group.op]
-        chain = next_iteration(self.group)
+        label = np.array([labels.index(kind) for kind in kinds], dtype=np.int32)[group.op]
+        chain = next_iteration(group)
         marks: list[Nodes] = []
         previous: Nodes | None = None
         for iteration in range(self.strategy.iterations):
-            tasks, mark = self._iteration(builder, label, iteration * self._priorities)
+            tasks, mark = self._iteration(builder, groups, label, iteration * self._priorities)
             if previous is not None:
                 builder.depend(previous[:, chain[0]], tasks[:, chain[1]])
                 builder.depend(marks[-1], mark)
@@ -136,17 +188,20 @@ class _Job:
     @property
     def _priorities(self) -> int:
         """Priorities used by one iteration: tasks and activations first, then buckets in their order."""
-        return len(self.group.subop) + len(self.buckets)
+        return len(self.plan.group.subop) + len(self.plan.buckets)
 
-    def _iteration(self, builder: TaskBuilder, label: Indices, priority: int) -> tuple[Nodes, Nodes]:
-        """Tasks [dp, tasks] of one iteration and its mark [1]."""
-        group, transfers = self.group, self.transfers
-        gpu = self.layout[:, group.device]
+    def _iteration(
+        self, builder: TaskBuilder, groups: int, label: Indices, priority: int
+    ) -> tuple[Nodes, Nodes]:
+        """Tasks [groups, tasks] of one iteration and its mark [1]."""
+        group, transfers, buckets = self.plan.group, self.plan.transfers, self.plan.buckets
+        layout = self.layout[:groups]
+        gpu = layout[:, group.device]
         duration = group.graph.duration_us[group.subop] / self.speed[gpu]
         tasks = builder.tasks(gpu, duration, group.position + priority, label)
         sends = builder.transfers(
             gpu[:, transfers.source],
-            self.layout[:, transfers.device],
+            layout[:, transfers.device],
             transfers.size_bytes,
             transfers.position + priority,
         )
@@ -157,9 +212,9 @@ class _Job:
         builder.depend(sends[:, arrival], tasks[:, consumer])
         synced = [
             self._synchronise(builder, tasks, bucket, priority + len(group.subop) + number)
-            for number, bucket in enumerate(self.buckets)
+            for number, bucket in enumerate(buckets)
         ]
-        waited_for = np.concatenate([before, transfers.source, *(b.producers for b in self.buckets)])
+        waited_for = np.concatenate([before, transfers.source, *(b.producers for b in buckets)])
         ends = np.setdiff1d(np.arange(len(group.subop)), waited_for)
         mark = builder.barriers(1, label=len(builder.labels) - 1)
         for nodes in (tasks[:, ends], *synced):
@@ -167,34 +222,31 @@ class _Job:
         return tasks, mark
 
     def _synchronise(self, builder: TaskBuilder, tasks: Nodes, bucket: Bucket, priority: int) -> Nodes:
-        """The collective of one bucket; returns where it ends on each member. [dp, members]
+        """The collective of one bucket; returns where it ends on each member. [groups, members]
 
         A member that makes none of the gradients joins in when all makers of its group are done.
         """
         label = len(builder.labels) - 1
-        members = self.layout[:, bucket.devices]
+        devices = len(bucket.devices)
+        device = self.plan.group.device
         column = np.full(self.strategy.mp, -1)
-        column[list(bucket.devices)] = np.arange(len(bucket.devices))
-        maker, user = column[self.group.device[bucket.producers]], column[self.group.device[bucket.consumers]]
-        ready = builder.barriers(members.shape, label=label)
+        column[list(bucket.devices)] = np.arange(devices)
+        maker, user = column[device[bucket.producers]], column[device[bucket.consumers]]
+        ready = builder.barriers((len(tasks), devices), label=label)
         builder.depend(tasks[:, bucket.producers], ready[:, maker])
-        idle = np.flatnonzero(np.bincount(maker, minlength=len(bucket.devices)) == 0)
+        idle = np.flatnonzero(np.bincount(maker, minlength=devices) == 0)
         builder.depend(tasks[:, bucket.producers, None], ready[:, None, idle])
-        shape = (1, *self.tiers, len(bucket.devices))
         rings = Rings(builder=builder, form=self.strategy.collective, priority=priority, label=label)
-        done = rings.all_reduce(members.reshape(shape), bucket.size_bytes, ready.reshape(shape))
-        done = done.reshape(members.shape)
+        members = self.layout[:, bucket.devices].reshape(1, *self.tiers, devices)
+        made = len(tasks) // self.period
+        done = rings.all_reduce(
+            members, bucket.size_bytes, ready.reshape(1, made, *self.tiers[1:], devices), made=made
+        ).reshape(ready.shape)
         builder.depend(done[:, user], tasks[:, bucket.consumers])
         return done
 
 
-def _layout(
-    placement: Placement, strategy: Strategy, cluster: Cluster, order: NDArray[np.int32] | None
-) -> NDArray[np.int32]:
-    if placement.limits.devices != strategy.mp:
-        raise ConfigError(
-            f"placement is for mp={placement.limits.devices}, the strategy has mp={strategy.mp}"
-        )
+def _layout(strategy: Strategy, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:
     if strategy.gpus != cluster.gpus:
         raise ConfigError(
             f"mp * dp must equal the cluster's {cluster.gpus} GPUs, got {strategy.mp} * {strategy.dp}"
@@ -220,17 +272,6 @@ def _tiers(strategy: Strategy, server_gpus: int | None) -> tuple[int, ...]:
         )
     groups = server_gpus // strategy.mp
     return (strategy.dp // groups, groups)
-
-
-def _speeds(gpus: int, gpu_speed: Mapping[int, float] | None) -> NDArray[np.float64]:
-    speed = np.ones(gpus)
-    for gpu, relative in (gpu_speed or {}).items():
-        if not 0 <= gpu < gpus:
-            raise ConfigError(f"gpu_speed names GPU {gpu}, but GPUs are 0..{gpus - 1}")
-        if not (np.isfinite(relative) and relative > 0):
-            raise ConfigError(f"gpu_speed of GPU {gpu} must be positive, got {relative}")
-        speed[gpu] = relative
-    return speed
 
 
 def _direct(group: GroupTasks) -> tuple[Indices, Indices]:

@@ -26,8 +26,8 @@ def strategy(mp=1, dp=1, **kwargs):
     return Strategy(mp=mp, dp=dp, global_batch=dp * 8, **kwargs)
 
 
-def lowered(placement, plan, **kwargs):
-    return lower(placement, plan, Cluster(gpus=plan.gpus, bandwidth_gbps=8.0), **kwargs)
+def lowered(placement, plan, *, gpu_speed=(), **kwargs):
+    return lower(placement, plan, Cluster(gpus=plan.gpus, bandwidth_gbps=8.0, gpu_speed=gpu_speed), **kwargs)
 
 
 def digraph(tasks):
@@ -556,9 +556,9 @@ def test_bad_input_is_refused(hand):
         lowered(placement, plan, server_gpus=4)
     with pytest.raises(ConfigError, match="server_gpus must be at least 1, got 0"):
         lowered(placement, plan, server_gpus=0)
-    with pytest.raises(ConfigError, match=r"GPU 6, but GPUs are 0\.\.5"):
+    with pytest.raises(ConfigError, match=r"GPUs 0\.\.5 a positive speed, got 6 = 0\.5"):
         lowered(placement, plan, gpu_speed={6: 0.5})
-    with pytest.raises(ConfigError, match="gpu_speed of GPU 0 must be positive, got 0"):
+    with pytest.raises(ConfigError, match=r"a positive speed, got 0 = 0\.0"):
         lowered(placement, plan, gpu_speed={0: 0})
 
 
