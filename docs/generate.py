@@ -1,0 +1,222 @@
+"""Writes the pages that follow from the code: one for each hook, and the configuration reference.
+
+python docs/generate.py            write them
+python docs/generate.py --check    say which are stale; exit status 1 if any is
+"""
+
+from __future__ import annotations
+
+import configparser
+import inspect
+import sys
+from collections.abc import Iterator
+from importlib.metadata import EntryPoint
+from pathlib import Path
+from typing import Any
+
+import attrs
+
+from sipml_core import hookspecs
+from sipml_core.config import EngineTable, GpuTable, StrategyTable
+from sipml_core.interfaces import GpuModel, Offer, Placer, Scheduler, Topology, Workload
+from sipml_core.model.cluster import Cluster
+from sipml_core.plugins import Registry, load
+from sipml_core.report.offers import option_rows
+
+DOCS = Path(__file__).resolve().parent
+ROOT = DOCS.parent
+
+#: Hook -> what it returns, and a plugin that implements it.
+HOOKS: dict[str, tuple[type[Offer] | None, str]] = {
+    "sipml_workloads": (Workload, "docs/plugins/examples/sipml_workloads.py"),
+    "sipml_gpu_models": (GpuModel, "examples/third_party_gpu/sipml_spec_sheet.py"),
+    "sipml_placers": (Placer, "docs/plugins/examples/sipml_placers.py"),
+    "sipml_topologies": (Topology, "plugins/sipml_elect_flat/__init__.py"),
+    "sipml_schedulers": (Scheduler, "examples/third_party_scheduler/sipml_hottest_first.py"),
+    "sipml_run_started": (None, "docs/plugins/examples/sipml_run_started.py"),
+    "sipml_run_finished": (None, "docs/plugins/examples/sipml_run_finished.py"),
+}
+
+#: Suite of `sipml_core.testing` for what a hook returns.
+SUITES = {GpuModel: "GpuModel", Placer: "Placer", Topology: "Topology", Scheduler: "Scheduler"}
+
+#: Sections of an experiment file: heading, model, remark.
+SECTIONS: tuple[tuple[str, type[Any], str], ...] = (
+    ("[cluster]", Cluster, ""),
+    ("[gpu]", GpuTable, "The other keys of the table are the options of the GPU model it names."),
+    (
+        "[strategy]",
+        StrategyTable,
+        "Defaults for every workload; a `strategy = { ... }` inside a `[[workload]]` changes them for that "
+        "one. `placer` names the placement algorithm (default `algorithm1`), as text or as a table with its "
+        "options.",
+    ),
+    ("[engine]", EngineTable, ""),
+)
+
+#: Keys of [[topology]] and [[workload]] beside the options of what they name.
+OWN_KEYS = {
+    "[[topology]]": (
+        ("name", "topology, below"),
+        ("label", "what the results call it; needed if one topology appears twice"),
+        ("bandwidth_gbps", "replaces `cluster.bandwidth_gbps` for this one"),
+        (
+            "scheduler",
+            "circuit scheduler, as text or as a table with its options; left out: the topology's own",
+        ),
+        ("estimator", "what a scheduler is shown of the next interval: `window`, `backlog` or `oracle`"),
+    ),
+    "[[workload]]": (
+        ("name", "workload, below"),
+        ("label", "what the results call it; needed if one workload appears twice"),
+        ("strategy", "changes [strategy] for this one"),
+    ),
+}
+
+GENERATED = "<!-- Written by docs/generate.py from the code; change that instead. -->\n"
+
+
+def pages() -> dict[Path, str]:
+    """Text of every generated page."""
+    texts = {DOCS / "plugins" / f"{hook}.md": hook_page(hook) for hook in hook_names()}
+    texts[DOCS / "configuration.md"] = configuration_page(bundled())
+    return {path: GENERATED + text for path, text in texts.items()}
+
+
+def hook_names() -> list[str]:
+    """Hooks in the order of the file that declares them."""
+    prefix = f"{hookspecs.PROJECT}_"
+    return [name for name in vars(hookspecs) if name.startswith(prefix)]
+
+
+def bundled() -> Registry:
+    """The plugins of this repository, whatever else is installed."""
+    config = configparser.ConfigParser()
+    config.read(ROOT / "setup.cfg", encoding="utf-8")
+    lines = config["options.entry_points"][hookspecs.PROJECT].strip().splitlines()
+    points = [[part.strip() for part in line.split("=")] for line in lines]
+    return load([EntryPoint(name, value, hookspecs.PROJECT) for name, value in points], disabled=())
+
+
+def hook_page(hook: str) -> str:
+    function = getattr(hookspecs, hook)
+    base, example = HOOKS[hook]
+    parts = [
+        f"# `{hook}`",
+        inspect.cleandoc(function.__doc__ or ""),
+        f"```\n{hook}{_signature(function)}\n```",
+    ]
+    if base is not None:
+        parts += list(_class_parts(base))
+    parts += [
+        "## Example",
+        f"From `{example}`:",
+        f"```python\n{(ROOT / example).read_text(encoding='utf-8').strip()}\n```",
+        "See [how plugins live](README.md) and the [tutorial](tutorial.md).",
+    ]
+    return "\n\n".join(parts) + "\n"
+
+
+def _class_parts(base: type[Offer]) -> Iterator[str]:
+    yield f"## What it returns: subclasses of `{base.__name__}`"
+    yield inspect.cleandoc(base.__doc__ or "")
+    yield "| attribute | |\n|---|---|\n" + "\n".join(
+        f"| `{name}` | {text} |" for name, text in _attributes(base).items()
+    )
+    for name, member in vars(base).items():
+        if getattr(member, "__isabstractmethod__", False):
+            function = member.fget if isinstance(member, property) else member
+            kind = "property " if isinstance(member, property) else ""
+            yield f"### {kind}`{name}{'' if kind else _signature(function)}`"
+            yield inspect.cleandoc(function.__doc__ or "")
+    if base in SUITES:
+        yield f"Its laws: subclass `sipml_core.testing.{SUITES[base]}Conformance` in a test file."
+
+
+def _attributes(base: type[Offer]) -> dict[str, str]:
+    """Class attributes of an interface with the `#:` comment above each."""
+    texts = {
+        "name": "what experiments call it",
+        "summary": "one line for lists",
+        "Options": "a frozen, keyword-only attrs class; its fields are the keys of the TOML table",
+    }
+    comment: list[str] = []
+    for line in inspect.getsource(base).splitlines():
+        line = line.strip()
+        if line.startswith("#:"):
+            comment.append(line.removeprefix("#:").strip())
+        elif comment and ":" in line:
+            texts[line.partition(":")[0]] = " ".join(comment)
+            comment = []
+    return texts
+
+
+def _signature(function: Any) -> str:
+    return str(inspect.signature(function)).replace("'", "")
+
+
+def configuration_page(registry: Registry) -> str:
+    parts = [
+        "# Configuration reference",
+        "An experiment is a TOML file. Unknown keys are errors. Times, bandwidths and sizes are numbers in "
+        'the unit of the table, or text with a unit: `"10 ms"`, `"2 Tbps"`, `"25 MB"`. '
+        "`--set section.key=value` changes one value from the command line. "
+        "`python -m sipml_core plugins NAME` prints the options of one name.",
+        "| top level | |\n|---|---|\n"
+        "| `title` | required; names the results folder |\n"
+        "| `seed` | seed of everything random; default 0 |\n"
+        "| `baseline` | topology that speed-ups are relative to; default the first |",
+    ]
+    for heading, model, remark in SECTIONS:
+        parts += [f"## `{heading}`", *([remark] if remark else []), _options_table(model)]
+    for heading, own in OWN_KEYS.items():
+        role = heading.strip("[]")
+        parts += [
+            f"## `{heading}`",
+            "| key | meaning |\n|---|---|\n" + "\n".join(f"| `{k}` | {v} |" for k, v in own),
+        ]
+        parts += list(_offers(registry, role))
+    for role, heading in (("gpu", "GPU models"), ("scheduler", "Schedulers"), ("placer", "Placers")):
+        parts += [f"## {heading}", *_offers(registry, role)]
+    return "\n\n".join(parts) + "\n"
+
+
+def _offers(registry: Registry, role: str) -> Iterator[str]:
+    for name in registry.names(role):
+        offer = registry.find(role, name)
+        yield f"### {role} `{name}`\n\n{offer.summary}"
+        yield _options_table(offer.Options)
+
+
+def _options_table(model: type[Any]) -> str:
+    rows = option_rows(attrs.resolve_types(model))
+    if not rows:
+        return "No options."
+    lines = [
+        f"| `{row['option']}` | {_cell(row['type'])} | {row['unit']} | `{row['default']}` "
+        f"| {_cell(row['meaning'])} |"
+        for row in rows
+    ]
+    return "| key | type | unit | default | meaning |\n|---|---|---|---|---|\n" + "\n".join(lines)
+
+
+def _cell(text: str) -> str:
+    return text.replace("|", "\\|")
+
+
+def main(arguments: list[str]) -> int:
+    texts = pages()
+    stale = [
+        path for path, text in texts.items() if not path.is_file() or path.read_text(encoding="utf-8") != text
+    ]
+    for path in stale:
+        if arguments == ["--check"]:
+            print(f"{path.relative_to(ROOT)} is stale: run python docs/generate.py")
+        else:
+            path.write_text(texts[path], encoding="utf-8")
+            print(f"wrote {path.relative_to(ROOT)}")
+    return 1 if stale and arguments == ["--check"] else 0
+
+
+if __name__ == "__main__":
+    raise SystemExit(main(sys.argv[1:]))

@@ -1,0 +1,32 @@
+"""Generated pages follow the code, and no hook goes without a page or a test."""
+
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+
+_spec = importlib.util.spec_from_file_location("generate", ROOT / "docs" / "generate.py")
+generate = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(generate)
+
+
+@pytest.mark.parametrize("path", generate.pages(), ids=lambda path: path.name)
+def test_no_page_is_stale(path):
+    assert path.read_text(encoding="utf-8") == generate.pages()[path], "run python docs/generate.py"
+
+
+@pytest.mark.parametrize("hook", generate.hook_names())
+def test_every_hook_is_documented(hook):
+    """In its docstring, in a page of its own with an example, and in the overview."""
+    assert len(getattr(generate.hookspecs, hook).__doc__.strip()) > 40
+    assert hook in generate.HOOKS
+    assert f"[`{hook}`]({hook}.md)" in (ROOT / "docs" / "plugins" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("hook", generate.hook_names())
+def test_every_hook_is_tested(hook):
+    """Some test file speaks of it by name."""
+    tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
+    assert any(hook in path.read_text(encoding="utf-8") for path in tests)

@@ -1,0 +1,53 @@
+"""Every snippet of the documentation is run."""
+
+import importlib.util
+import os
+import subprocess
+import sys
+
+import pytest
+
+_spec = importlib.util.spec_from_file_location(
+    "snippets", os.path.join(os.path.dirname(__file__), "snippets.py")
+)
+snippets = importlib.util.module_from_spec(_spec)
+sys.modules["snippets"] = snippets
+_spec.loader.exec_module(snippets)
+
+ROOT = snippets.ROOT
+TUTORIAL = ROOT / "docs" / "plugins" / "tutorial.md"
+PAGES = sorted((ROOT / "docs").rglob("*.md"))
+
+
+@pytest.mark.slow
+def test_the_tutorial_leads_to_its_plot(tmp_path, monkeypatch):
+    reader = snippets.Reader(tmp_path, monkeypatch)
+    for block in snippets.blocks(TUTORIAL):
+        reader.follow(block)
+    assert (reader.cwd / "compare.png").stat().st_size > 5000
+
+
+@pytest.mark.parametrize("page", [p for p in PAGES if p != TUTORIAL], ids=lambda p: str(p.relative_to(ROOT)))
+def test_python_and_toml_of_a_page_work(page, tmp_path, monkeypatch):
+    """Console blocks of other pages are theirs to test; ``>>>`` blocks are doctests."""
+    reader = snippets.Reader(tmp_path, monkeypatch)
+    for block in snippets.blocks(page):
+        if block.language in ("python", "toml"):
+            reader.follow(block)
+
+
+def test_the_first_steps_of_the_command_line_work(tmp_path):
+    """`new-plugin`, then `plugins`, from an empty folder."""
+    for arguments, printed in (
+        (["new-plugin", "fat-tree"], "wrote sipml-fat-tree"),
+        (["plugins"], "elect-flat"),
+    ):
+        done = subprocess.run(
+            [sys.executable, "-m", "sipml_core", *arguments],
+            cwd=tmp_path,
+            env={**os.environ, "PYTHONPATH": os.pathsep.join(filter(None, sys.path))},
+            capture_output=True,
+            text=True,
+            check=True,
+        )
+        assert printed in done.stdout
