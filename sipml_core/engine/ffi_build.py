@@ -25,6 +25,7 @@ ffibuilder.set_source(
     depends=[f"{_home}/engine.h", f"{_home}/state.h"],
     include_dirs=[_home],
     extra_compile_args=FLAGS,
+    py_limited_api=False,  # one file name, whether pip or this script compiles: no old build hides a new one
 )
 
 if __name__ == "__main__":
