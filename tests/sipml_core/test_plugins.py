@@ -14,6 +14,7 @@ from sipml_core.errors import ConfigError, PluginError
 from sipml_core.plugins import DISABLE_VARIABLE, load
 
 CORE = Path(sipml_core.__file__).parent
+ROOT = Path(__file__).resolve().parents[2]
 
 SOUND = """
 from sipml_core.hookspecs import hookimpl
@@ -189,8 +190,8 @@ def test_the_core_has_no_branch_on_a_plugins_name():
 def plugin_names():
     """Names that the bundled plugins offer, and names of their packages, read from their sources."""
     names = set()
-    for path in (CORE.parent / "plugins").rglob("*.py"):
-        names.add(path.relative_to(CORE.parent / "plugins").parts[0])
+    for path in (ROOT / "plugins").rglob("*.py"):
+        names.add(path.relative_to(ROOT / "plugins").parts[0])
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "name":
                 names.add(ast.literal_eval(node.value))
@@ -200,8 +201,8 @@ def plugin_names():
 
 def test_the_cores_own_tests_import_no_plugin():
     """Deleting plugins/ leaves a core whose own tests can be collected."""
-    packages = [path.name for path in (CORE.parent / "plugins").iterdir() if path.is_dir()]
-    for path in (CORE.parent / "tests" / "sipml_core").rglob("*.py"):
+    packages = [path.name for path in (ROOT / "plugins").iterdir() if path.is_dir()]
+    for path in (ROOT / "tests" / "sipml_core").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
             modules += [node.module or ""] if isinstance(node, ast.ImportFrom) else []
