@@ -22,7 +22,7 @@ SMALL_GPT = {"name": "gpt", "layers": 2, "hidden": 256, "heads": 4, "sequence": 
 
 
 def tables(workload=SMALL_GPT, topologies=INTERCONNECTS, gpus=8, bandwidth_gbps=800, **strategy):
-    strategy = {"mp": 2, "dp": 4, "global_batch": 16, **strategy}
+    strategy = {"mp": 2, "dp": 4, "global_batch": 16, "tau_us": 1, **strategy}
     return {
         "title": "laws",
         "cluster": {"gpus": gpus, "bandwidth_gbps": bandwidth_gbps},
