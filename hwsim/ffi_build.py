@@ -33,7 +33,7 @@ def make(root: str) -> FFI:
         sources=[f"{root}hwsim/csrc/{name}" for name in SOURCES],
         include_dirs=[f"{root}hwsim/csrc"],
         extra_compile_args=FLAGS,
-        py_limited_api=False,  # one file name, whether pip or this script compiles: no old build hides a new one
+        py_limited_api=False,  # one file name for pip and this script: no old build hides a new
     )
     return builder
 
