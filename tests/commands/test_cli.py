@@ -1,0 +1,209 @@
+"""The command line: what it answers, on which stream, with which exit status."""
+
+import json
+import os
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+from click.testing import CliRunner
+
+from sipml_core.cli import main
+
+GOOD = """
+title = "cli"
+
+[cluster]
+gpus = 8
+bandwidth_gbps = "2 Tbps"
+
+[[workload]]
+name = "gpt"
+layers = 1
+hidden = 128
+heads = 4
+sequence = 32
+vocabulary = 500
+strategy = { mp = 2, dp = 4, global_batch = 16 }
+
+[[topology]]
+name = "elect-flat"
+"""
+
+
+@pytest.fixture
+def file(tmp_path):
+    path = tmp_path / "good.toml"
+    path.write_text(GOOD)
+    return path
+
+
+def call(*arguments):
+    return CliRunner().invoke(main, [str(argument) for argument in arguments])
+
+
+def refused(*arguments):
+    """The one line of a refusal: exit status 2, nothing on stdout, no traceback."""
+    result = call(*arguments)
+    assert result.exit_code == 2, result.output
+    assert result.stdout == ""
+    lines = result.stderr.strip().splitlines()
+    assert len(lines) == 1
+    assert lines[0].startswith("sipml: ")
+    return lines[0]
+
+
+def test_run_prints_a_table_and_writes_three_files(file, tmp_path):
+    result = call("run", file, "--out", tmp_path / "out")
+    assert result.exit_code == 0, result.stderr
+    assert "elect-flat" in result.stdout
+    assert "2 x 4" in result.stdout
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == [
+        "experiment.toml", "result.json", "summary.csv",
+    ]  # fmt: skip
+    assert json.loads((tmp_path / "out" / "result.json").read_text())["title"] == "cli"
+
+
+def test_set_and_seed_change_the_experiment_and_are_recorded(file, tmp_path):
+    result = call("run", file, "--out", tmp_path, "--seed", 7, "--set", "cluster.bandwidth_gbps=1 Tbps")
+    assert result.exit_code == 0, result.stderr
+    written = (tmp_path / "experiment.toml").read_text()
+    assert "seed = 7" in written
+    assert 'bandwidth_gbps = "1 Tbps"' in written
+
+
+def test_no_progress_where_stderr_is_no_terminal(file, tmp_path):
+    result = call("run", file, "--out", tmp_path)
+    assert result.stderr.startswith("wrote ")
+
+
+def test_validate_says_what_would_run(file):
+    result = call("validate", file)
+    assert result.exit_code == 0, result.stderr
+    assert "gpt on elect-flat: mp x dp = 2 x 4" in result.stdout
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ("cluster.bandwidth_gbps=0", "cluster.bandwidth_gbps must be positive"),
+        ("cluster.bandwidth_gbps=-5", "cluster.bandwidth_gbps must be positive"),
+        ("cluster.bandwidth_gbps=fast", "cluster.bandwidth_gbps must be a bandwidth"),
+        ("cluster.gpus=0", "cluster.gpus must be from 1 to 65536, got 0"),
+        ("cluster.gpus=70000", "cluster.gpus must be from 1 to 65536, got 70000"),
+        ("cluster.gpus=1", "nearest valid: mp=1, dp=1"),
+        ("cluster.gpus=7", "nearest valid: mp=1, dp=7 or mp=7, dp=1"),
+        ("workload.strategy.global_batch=2", "must be a multiple of dp=4, got 2; nearest: 4"),
+        ("topology.name=elect-flta", "no topology 'elect-flta'; did you mean 'elect-flat'?"),
+        ("topology=elect-flat", "topology must be a list of tables"),
+        ("topology.latency=1", "topology.latency is not a known key; did you mean 'latency_us'?"),
+        ("workload.heads=3", "heads"),
+    ],
+)
+@pytest.mark.parametrize("command", ["run", "validate"])
+def test_bad_values_are_refused_in_one_line(file, tmp_path, command, change, message):
+    out = ["--out", tmp_path] if command == "run" else []
+    assert message in refused(command, file, "--set", change, *out)
+
+
+def test_a_mistyped_ring_gets_the_ring(file):
+    assert "did you mean 'sip-ring'?" in refused("validate", file, "--set", "topology.name=sip-rnig")
+
+
+def test_files_that_are_missing_or_not_toml_are_refused(tmp_path):
+    assert "cannot read" in refused("run", tmp_path / "none.toml")
+    (tmp_path / "bad.toml").write_text("title = ")
+    assert "is not TOML" in refused("run", tmp_path / "bad.toml")
+
+
+def test_an_output_folder_that_cannot_be_made_is_refused_before_the_run(file, tmp_path):
+    """A file stands where the folder should be."""
+    (tmp_path / "taken").write_text("")
+    assert "cannot write to the output folder" in refused("run", file, "--out", tmp_path / "taken" / "out")
+
+
+def test_a_limit_ends_with_status_one_and_writes_nothing(file, tmp_path):
+    out = tmp_path / "out"
+    result = call("run", file, "--out", out, "--set", "engine.max_time_us=1")
+    assert result.exit_code == 1
+    assert "simulated-time limit of 1 us" in result.stderr
+    assert list(out.iterdir()) == []
+
+
+def test_plugins_lists_everything_and_explains_one():
+    listed = call("plugins")
+    assert listed.exit_code == 0
+    for name in ("elect-flat", "gpt", "v100", "algorithm1"):
+        assert name in listed.stdout
+    page = call("plugins", "elect-flat")
+    assert "latency_us" in page.stdout
+    assert "did you mean 'elect-flat'?" in refused("plugins", "elect-flatt")
+
+
+def test_help_teaches_and_version_is_the_packages():
+    from sipml_core import __version__
+
+    assert "run examples/quickstart.toml" in call("--help").stdout
+    assert __version__ in call("--version").stdout
+
+
+def test_the_module_runs_and_starts_without_numpy():
+    """--help must answer at once, so the command line imports nothing heavy before a command runs."""
+    code = "import sys; import sipml_core.cli; print('numpy' in sys.modules, 'networkx' in sys.modules)"
+    shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert shown.stdout.split() == ["False", "False"]
+    run = subprocess.run(
+        [sys.executable, "-m", "sipml_core", "--version"], capture_output=True, text=True, check=True
+    )
+    assert run.stdout.startswith("sipml")
+
+
+def test_circuits_plans_a_matrix_and_draws_it(tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "tm.csv").write_text("0,5,0\n0,0,5\n5,0,0\n")
+    result = call(
+        "circuits", "--topology", "sip-ocs", "--matrix", tmp_path / "tm.csv", "--out", tmp_path / "o"
+    )
+    assert result.exit_code == 0, result.stderr
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["plan.csv", "plan.json", "plan.png"]
+    summary = json.loads((tmp_path / "o" / "plan.json").read_text())
+    assert summary["total_gbps"] == 3 * 2000  # one permutation of neighbours: all 16 circuits to one peer
+    assert summary["unserved_pairs"] == []
+
+
+def test_circuits_refuses_what_it_cannot_plan(tmp_path):
+    matrix = tmp_path / "tm.csv"
+    matrix.write_text("0,5\n5,0\n")
+    assert "has no circuits to plan" in refused("circuits", "--topology", "elect-flat", "--matrix", matrix)
+    matrix.write_text("0,-5\n5,0\n")
+    assert "must be finite and not negative" in refused(
+        "circuits", "--topology", "sip-ocs", "--matrix", matrix
+    )
+    dense = [["0"] * 40 for _ in range(40)]
+    dense[0][20] = "1"
+    matrix.write_text("\n".join(",".join(row) for row in dense))
+    message = refused("circuits", "--topology", "sip-ring", "--matrix", matrix, "--set", "reach_hops=4")
+    assert "traffic[0, 20] is out of reach" in message
+
+
+def test_a_plugin_that_fails_to_load_is_a_warning(file, tmp_path):
+    """An installed distribution whose module raises: named, and the rest still works."""
+    package = tmp_path / "site" / "broken_plugin-1.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: broken-plugin\nVersion: 1\n")
+    (package / "entry_points.txt").write_text("[sipml]\nbroken = broken_plugin\n")
+    (tmp_path / "site" / "broken_plugin.py").write_text("raise RuntimeError('no luck')\n")
+    environment = {**os.environ, "PYTHONPATH": str(tmp_path / "site")}
+    shown = subprocess.run(
+        [sys.executable, "-m", "sipml_core", "validate", str(file)],
+        capture_output=True, text=True, check=True, env=environment,
+    )  # fmt: skip
+    assert "plugin 'broken' (broken-plugin 1) is left out: RuntimeError: no luck" in shown.stderr
+    assert "is valid" in shown.stdout
+
+
+def test_the_examples_validate():
+    for example in sorted((Path(__file__).parents[2] / "examples").glob("*.toml")):
+        result = call("validate", example)
+        assert result.exit_code == 0, f"{example.name}: {result.stderr}"
