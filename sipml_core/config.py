@@ -65,6 +65,10 @@ class EngineTable:
         None, converter=attrs.converters.optional(parse_us), validator=attrs.validators.optional(positive),
         unit="us", doc="simulated time after which the run stops with an error",
     )  # fmt: skip
+    fold: str = option(
+        "never", validator=one_of("auto", "never", "require"),
+        doc='simulate the first groups for all where that is exact ("auto"); "require": stop where it is not',
+    )  # fmt: skip
 
 
 @attrs.frozen(kw_only=True)

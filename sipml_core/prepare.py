@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
 from sipml_core.circuits.driver import ScheduledCircuits, job_bytes, refuse_unserved, unserved_pairs
 from sipml_core.circuits.estimators import ESTIMATORS
@@ -19,12 +20,12 @@ from sipml_core.model.network import Network
 from sipml_core.model.opgraph import OpGraph
 from sipml_core.model.strategy import Strategy
 from sipml_core.model.taskgraph import TaskGraph
+from sipml_core.parallel.folding import NoSymmetryError, Pairs, fold
 from sipml_core.parallel.layout import fixed_layout
 from sipml_core.parallel.limits import placement_limits
-from sipml_core.parallel.lowering import TrafficBytes, lower, traffic_bytes
+from sipml_core.parallel.lowering import GroupPlan, Lowering, TrafficBytes
 from sipml_core.parallel.memory import check_memory
 from sipml_core.parallel.partition import partition
-
 from sipml_core.parallel.splits import choose_splits
 
 
@@ -52,12 +53,52 @@ class Prepared:
     strategy: Strategy
     fabric: Fabric
     placement: Placement
+    #: Of the simulated groups; `repeats` times as much is the whole job.
     tasks: TaskGraph
     network: Network
     circuits: ScheduledCircuits | None
+    #: GPUs whose accounts count.
+    simulated: NDArray[np.int32]
     memory_bytes: float
     traffic: TrafficBytes
     collective: str
+
+    @property
+    def repeats(self) -> int:
+        """How often the simulated groups stand in the job: 1 unless it is folded."""
+        return self.strategy.gpus // len(self.simulated)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of how the case was prepared."""
+        notes = list(self.fabric.notes)
+        if not self.placement.converged:
+            notes.append("Algorithm 1 did not converge; a fallback placement is used")
+        if self.repeats > 1:
+            notes.append(f"simulated {self.strategy.dp // self.repeats} of {self.strategy.dp} groups")
+        return tuple(notes)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Draft:
+    """A case that fits, and what it would send: enough for an estimate."""
+
+    lowering: Lowering
+    pairs: Pairs
+    #: All `pairs.tasks` on the fabric, and what each link carries under the first circuits.
+    network: Network
+    #: [links] [Gbps]
+    capacity_gbps: NDArray[np.float64]
+    #: Of one circuit; 0 on packet networks.
+    circuit_gbps: float
+    #: See `Fabric`.
+    server_gpus: int | None
+    memory_bytes: float
+    collective: str
+
+
+#: What is simulated: tasks, network, circuits, and the GPUs whose accounts count.
+_Part = tuple[TaskGraph, Network, ScheduledCircuits | None, NDArray[np.int32]]
 
 
 @attrs.define
@@ -68,6 +109,7 @@ class Workbench:
     _graphs: _Recent = attrs.Factory(lambda: _Recent(size=4))
     _balanced: _Recent = attrs.Factory(lambda: _Recent(size=4))
     _placements: _Recent = attrs.Factory(lambda: _Recent(size=4))
+    _plans: _Recent = attrs.Factory(lambda: _Recent(size=4))
     _tasks: _Recent = attrs.Factory(lambda: _Recent(size=2))
 
     def prepare(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> list[Prepared]:
@@ -79,6 +121,44 @@ class Workbench:
             The strategy does not fit the memory, the degree or the reach of the interconnect, or a
             pair that must talk has no route.
         """
+        fabric, placement, memory_bytes = self._placed(job, interconnect, strategy)
+        return [
+            self._finish(job, interconnect, strategy, fabric, placement, memory_bytes, server_gpus)
+            for server_gpus in _all_reduce_forms(fabric, strategy)
+        ]
+
+    def draft(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> list[Draft]:
+        """What `prepare` would prepare, with the circuits of the whole job's traffic but without tasks.
+
+        Raises
+        ------
+        InfeasibleError
+            As `prepare`.
+        """
+        fabric, placement, memory_bytes = self._placed(job, interconnect, strategy)
+        drafts = []
+        for server_gpus in _all_reduce_forms(fabric, strategy):
+            lowering = self._lowering(job, interconnect, strategy, fabric, placement, server_gpus)
+            pairs = Pairs.of(lowering)
+            network, _, capacity_gbps = self._first_circuits(interconnect, fabric, pairs)
+            drafts.append(
+                Draft(
+                    lowering=lowering,
+                    pairs=pairs,
+                    network=network,
+                    capacity_gbps=capacity_gbps,
+                    circuit_gbps=fabric.circuits.circuit_gbps if fabric.circuits else 0.0,
+                    server_gpus=fabric.server_gpus,
+                    memory_bytes=memory_bytes,
+                    collective=_collective(server_gpus),
+                )
+            )
+        return drafts
+
+    def _placed(
+        self, job: Job, interconnect: Interconnect, strategy: Strategy
+    ) -> tuple[Fabric, Placement, float]:
+        """The fabric, a placement that fits it, and the memory of the fullest GPU. [bytes]"""
         fabric = interconnect.topology.build(interconnect.cluster)
         if fabric.circuits and interconnect.scheduler is None:
             raise ConfigError(f"topology {interconnect.label!r} has circuits and needs a scheduler")
@@ -87,11 +167,7 @@ class Workbench:
         placement: Placement = self._placements.get(
             (job.label, strategy, interconnect.cluster, limits), lambda: job.placer.place(balanced, limits)
         )
-        memory_bytes = check_memory(placement, strategy, self.experiment.gpu.memory_bytes)
-        return [
-            self._finish(job, interconnect, strategy, fabric, placement, memory_bytes, server_gpus)
-            for server_gpus in _all_reduce_forms(fabric, strategy)
-        ]
+        return fabric, placement, check_memory(placement, strategy, self.experiment.gpu.memory_bytes)
 
     def balanced(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> BalancedGraph:
         """The workload cut into sub-ops for this strategy."""
@@ -128,20 +204,12 @@ class Workbench:
         memory_bytes: float,
         server_gpus: int | None,
     ) -> Prepared:
-        cluster = interconnect.cluster
-        order = None if fabric.order is None else fabric.order.tobytes()
-        tasks: TaskGraph = self._tasks.get(
-            (job.label, strategy, cluster, placement.limits, order, server_gpus),
-            lambda: _jittered(
-                lower(
-                    placement, strategy, cluster,
-                    order=fabric.order, server_gpus=server_gpus,
-                ),
-                cluster.jitter,
-                self.experiment.seed,
-            ),
-        )  # fmt: skip
-        network, circuits = self._circuits(interconnect, fabric, Network.of(fabric, tasks), tasks)
+        lowering = self._lowering(job, interconnect, strategy, fabric, placement, server_gpus)
+        part = self._folded(interconnect, fabric, lowering)
+        if part is None:
+            case = (job.label, strategy, interconnect.cluster, placement.limits, server_gpus)
+            part = self._whole(interconnect, fabric, lowering, case)
+        tasks, network, circuits, simulated = part
         return Prepared(
             job=job,
             interconnect=interconnect,
@@ -151,10 +219,72 @@ class Workbench:
             tasks=tasks,
             network=network,
             circuits=circuits,
+            simulated=simulated,
             memory_bytes=memory_bytes,
-            traffic=traffic_bytes(placement, strategy),
-            collective="two-tier" if server_gpus else "ring",
+            traffic=lowering.plan.traffic,
+            collective=_collective(server_gpus),
         )
+
+    def _lowering(
+        self,
+        job: Job,
+        interconnect: Interconnect,
+        strategy: Strategy,
+        fabric: Fabric,
+        placement: Placement,
+        server_gpus: int | None,
+    ) -> Lowering:
+        plan: GroupPlan = self._plans.get(
+            (job.label, strategy, interconnect.cluster, placement.limits),
+            lambda: GroupPlan.of(placement, strategy),
+        )
+        return Lowering.of(plan, interconnect.cluster, order=fabric.order, server_gpus=server_gpus)
+
+    def _whole(self, interconnect: Interconnect, fabric: Fabric, lowering: Lowering, case: Hashable) -> _Part:
+        """All groups."""
+        tasks: TaskGraph = self._tasks.get(
+            (case, lowering.layout.tobytes()),
+            lambda: _jittered(lowering.tasks(), interconnect.cluster.jitter, self.experiment.seed),
+        )
+        network, circuits = self._circuits(interconnect, fabric, Network.of(fabric, tasks), tasks)
+        return tasks, network, circuits, lowering.layout.reshape(-1)
+
+    def _folded(self, interconnect: Interconnect, fabric: Fabric, lowering: Lowering) -> _Part | None:
+        """The first groups where they stand for all; None where all are to be simulated.
+
+        Raises
+        ------
+        NoSymmetryError
+            The experiment requires folding, and it would not be exact.
+        """
+        wanted = self.experiment.engine.fold
+        if wanted == "never" or lowering.strategy.dp == 1:
+            return None
+        try:
+            _refuse_unforeseen(interconnect, fabric)
+            pairs = Pairs.of(lowering)
+            network, circuits, capacity_gbps = self._first_circuits(interconnect, fabric, pairs)
+            folded = fold(pairs, network, capacity_gbps)
+        except NoSymmetryError as error:
+            if wanted == "auto":
+                return None
+            raise NoSymmetryError(
+                f'engine.fold = "require", but on {interconnect.label} groups are not alike: {error}'
+            ) from None
+        circuits = circuits.on(folded.network) if circuits else None
+        return folded.tasks, folded.network, circuits, folded.gpus
+
+    def _first_circuits(
+        self, interconnect: Interconnect, fabric: Fabric, pairs: Pairs
+    ) -> tuple[Network, ScheduledCircuits | None, NDArray[np.float64]]:
+        """The network of all pairs, and what its links carry under the first plan. [links] [Gbps]"""
+        tasks = pairs.tasks
+        network, circuits = self._circuits(interconnect, fabric, Network.of(fabric, tasks), tasks)
+        capacity_gbps = network.link_gbps.copy()
+        if circuits:
+            ends = network.circuit_src, network.circuit_dst
+            capacity_gbps[network.first_circuit :] = circuits.plan.capacity_gbps(*ends)
+        return network, circuits, capacity_gbps
 
     def _circuits(
         self, interconnect: Interconnect, fabric: Fabric, network: Network, tasks: TaskGraph
@@ -187,6 +317,20 @@ def _all_reduce_forms(fabric: Fabric, strategy: Strategy) -> list[int | None]:
     if not size or size <= strategy.mp or size % strategy.mp or strategy.gpus % size or strategy.gpus == size:
         return [None]
     return [None, size]
+
+
+def _collective(server_gpus: int | None) -> str:
+    return "two-tier" if server_gpus else "ring"
+
+
+def _refuse_unforeseen(interconnect: Interconnect, fabric: Fabric) -> None:
+    """`NoSymmetryError` where groups part only while the job runs."""
+    if interconnect.cluster.jitter:
+        raise NoSymmetryError("jitter gives every task a duration of its own")
+    if fabric.circuits and fabric.circuits.interval_us is not None:
+        raise NoSymmetryError(
+            "circuits are re-planned while the job runs, and no scheduler has to treat groups alike"
+        )
 
 
 def _jittered(tasks: TaskGraph, jitter: float, seed: int) -> TaskGraph:

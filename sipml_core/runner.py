@@ -115,7 +115,7 @@ def simulate_case(
 def _bound_result(prepared: Prepared) -> CaseResult:
     """Where transfers do not share links a run takes its lower bound, and nothing else is known of it."""
     bound_us = lower_bound_us(prepared.tasks, prepared.network) / prepared.strategy.iterations
-    compute_us = prepared.tasks.duration_us.sum() / prepared.strategy.gpus / prepared.strategy.iterations
+    compute_us = prepared.tasks.duration_us.sum() / len(prepared.simulated) / prepared.strategy.iterations
     times = {"compute_us": compute_us, "exposed_us": 0.0, "dark_us": 0.0, "idle_us": bound_us - compute_us}
     return _case(prepared, bound_us, times, ("physical lower bound, not a simulation",))
 
@@ -129,7 +129,8 @@ def _result(prepared: Prepared, timeline: Timeline) -> CaseResult:
         return float(np.mean(account[last] - before))
 
     times = {
-        name: of_last(getattr(timeline, name)) for name in ("compute_us", "exposed_us", "dark_us", "idle_us")
+        name: of_last(getattr(timeline, name)[:, prepared.simulated])
+        for name in ("compute_us", "exposed_us", "dark_us", "idle_us")
     }
     return _case(prepared, of_last(timeline.snapshot_us), times, (), decisions=timeline.decisions)
 
@@ -143,8 +144,6 @@ def _case(
 ) -> CaseResult:
     job, strategy, tasks = prepared.job, prepared.strategy, prepared.tasks
     convergence = job.workload.convergence(strategy.global_batch)
-    if not prepared.placement.converged:
-        notes = (*notes, "Algorithm 1 did not converge; a fallback placement is used")
     scheduler = prepared.interconnect.scheduler
     return CaseResult(
         workload=job.label,
@@ -159,7 +158,7 @@ def _case(
         iteration_us=iteration_us,
         **times,
         lower_bound_us=lower_bound_us(tasks, prepared.network) / strategy.iterations,
-        network_bytes=float(tasks.size_bytes.sum()) / strategy.iterations,
+        network_bytes=float(tasks.size_bytes.sum()) * prepared.repeats / strategy.iterations,
         gradient_bytes=prepared.traffic.gradients,
         memory_bytes=prepared.memory_bytes,
         decisions=decisions,
@@ -167,7 +166,7 @@ def _case(
         time_to_accuracy_s=iteration_us * 1e-6 * convergence.steps,
         extrapolated=convergence.extrapolated,
         speedup=float("nan"),
-        notes=(*prepared.fabric.notes, *notes),
+        notes=(*prepared.notes, *notes),
     )
 
 
