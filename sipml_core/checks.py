@@ -52,6 +52,18 @@ def one_of(*allowed: str) -> Validator:
     return check
 
 
+def each(check: Validator) -> Validator:
+    """A list with at least one item, each of which passes `check`."""
+
+    def check_all(instance: Any, attribute: Any, value: Any) -> None:
+        if not value:
+            raise ConfigError(f"{attribute.name} must not be an empty list")
+        for item in value:
+            check(instance, attribute, item)
+
+    return check_all
+
+
 def _is_number(value: Any) -> bool:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         return False

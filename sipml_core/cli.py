@@ -18,6 +18,7 @@ from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlEr
 if TYPE_CHECKING:
     from sipml_core.config import Experiment
     from sipml_core.plugins import Registry
+    from sipml_core.search.result import SearchResult
 
 #: Exit status: the input is refused / a simulation could not end.
 REFUSED, FAILED = 2, 1
@@ -151,6 +152,102 @@ def validate(file: Path, overrides: tuple[str, ...], seed: int | None) -> None:
     for line in check_experiment(experiment):
         click.echo(line)
     click.echo(f"{file} is valid")
+
+
+def search_options(command: Callable[..., None]) -> Callable[..., None]:
+    """How a search is run, which changes nothing about its result."""
+    for decorate in (
+        click.option("--no-cache", is_flag=True, help="Neither use nor keep earlier answers."),
+        click.option(
+            "--cache", type=click.Path(path_type=Path),
+            help="Folder of earlier answers; default sipml in the user's cache folder.",
+        ),
+        click.option(
+            "--jobs", type=click.IntRange(min=1), help="Processes; default one for each CPU. Same result."
+        ),
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+def _search(
+    experiments: list[Experiment], jobs: int | None, cache: Path | None, no_cache: bool
+) -> list[SearchResult]:
+    import os
+
+    from sipml_core.search.cache import AnswerCache, default_cache_folder
+    from sipml_core.search.search import search
+
+    folder = None if no_cache else cache or default_cache_folder()
+    with _progress() as progress:
+        return search(
+            experiments, jobs=jobs or os.cpu_count() or 1, cache=AnswerCache(folder), progress=progress
+        )
+
+
+@main.command("search")
+@experiment_options
+@search_options
+@click.option("--top", type=click.IntRange(min=1), help="Strategies simulated in full, per case.")
+@click.option("--all", "everything", is_flag=True, help="Show every candidate, not only the best.")
+@click.option("--explain", is_flag=True, help="Also say how the winners cut every op, and why.")
+@click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/<title>.")
+@answers
+def search_command(
+    file: Path,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    jobs: int | None,
+    cache: Path | None,
+    no_cache: bool,
+    top: int | None,
+    everything: bool,
+    explain: bool,
+    out: Path | None,
+) -> None:
+    """Find the strategy with the least time-to-accuracy for every workload on every interconnect.
+
+    Global batches x (mp, dp) x layouts x placers are estimated, the best few simulated in full. The
+    [search] table of FILE says what is tried. Writes search.csv and search.json to the results folder.
+
+    \b
+    Example:
+      python -m sipml_core search examples/quickstart.toml
+    """
+    from sipml_core.report.explain import winner_tables
+    from sipml_core.report.files import prepare_folder
+    from sipml_core.report.search import search_footnotes, search_tables, winners_table, write_search
+
+    if top is not None:
+        overrides = (*overrides, f"search.top={top}")
+    _, experiment = _open(file, overrides, seed)
+    folder = out or Path("results") / experiment.title
+    prepare_folder(folder)
+    (result,) = _search([experiment], jobs, cache, no_cache)
+    console = _console()
+    for table in search_tables(result, shown=None) if everything else search_tables(result):
+        console.print(table)
+    console.print(winners_table(result))
+    if explain:
+        for table in winner_tables(experiment, result):
+            console.print(table)
+    for line in search_footnotes(result):
+        console.print(line, style="dim", highlight=False, soft_wrap=True)
+    for path in write_search(result, folder):
+        click.echo(f"wrote {path}", err=True)
+
+
+@main.command()
+@experiment_options
+@answers
+def explain(file: Path, overrides: tuple[str, ...], seed: int | None) -> None:
+    """Say how each op of FILE's workloads is cut under [strategy], why, and what came second."""
+    from sipml_core.report.explain import strategy_tables
+
+    _, experiment = _open(file, overrides, seed)
+    console = _console()
+    for table in strategy_tables(experiment):
+        console.print(table)
 
 
 @main.command()

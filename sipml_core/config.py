@@ -9,7 +9,7 @@ from typing import Any
 
 import attrs
 
-from sipml_core.checks import at_least, one_of, positive
+from sipml_core.checks import at_least, each, one_of, positive
 from sipml_core.circuits.estimators import ESTIMATORS
 from sipml_core.errors import ConfigError, nearest, unknown
 from sipml_core.interfaces import GpuModel, Offer, Placer, Scheduler, Topology, Workload
@@ -72,6 +72,28 @@ class EngineTable:
 
 
 @attrs.frozen(kw_only=True)
+class SearchTable:
+    """[search], and `search` inside a [[workload]]: what `search` may vary. `run` ignores it."""
+
+    global_batches: tuple[int, ...] | None = option(
+        None, validator=attrs.validators.optional(each(at_least(1))),
+        doc="global batches to try; left out: powers of two inside the measured convergence data",
+    )  # fmt: skip
+    mp: tuple[int, ...] | None = option(
+        None, validator=attrs.validators.optional(each(at_least(1))),
+        doc="model-parallel degrees to try, of which those that divide N count; left out: all divisors of N",
+    )  # fmt: skip
+    layouts: tuple[str, ...] | None = option(
+        None, validator=attrs.validators.optional(each(one_of(*LAYOUTS))),
+        doc="layouts to try, see [strategy]; left out: that of [strategy]",
+    )  # fmt: skip
+    top: int = option(
+        4, validator=at_least(1),
+        doc="strategies simulated in full for each workload and interconnect, the best by the estimate",
+    )  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
 class Job:
     """A workload and how it is divided."""
 
@@ -79,20 +101,27 @@ class Job:
     workload: Workload
     table: StrategyTable
     placer: Placer
+    search: SearchTable = attrs.Factory(SearchTable)
+    #: Placers that `search` tries; none: `placer` alone.
+    placers: tuple[Placer, ...] = ()
 
-    def strategy(self, gpus: int, mp: int | None = None) -> Strategy:
-        """The strategy on `gpus` GPUs; `mp` overrides the table's.
+    def strategy(self, gpus: int, mp: int | None = None, global_batch: int | None = None) -> Strategy:
+        """The strategy on `gpus` GPUs; `mp` and `global_batch` override the table's.
 
         Raises `ConfigError` if the degrees do not multiply to N, or the batch does not divide.
         """
         mp, dp = _degrees(gpus, mp or self.table.mp, None if mp else self.table.dp)
-        batch = self.table.global_batch or self.workload.default_global_batch
+        batch = global_batch or self.table.global_batch or self.workload.default_global_batch
         shared = {name: getattr(self.table, name) for name in keys(Execution)}
         return Strategy(mp=mp, dp=dp, global_batch=batch, **shared)
 
     @property
     def searched(self) -> bool:
         return self.table.mp is None and self.table.dp is None
+
+    def with_layout(self, layout: str) -> Job:
+        """The same job, its ops cut in another way."""
+        return attrs.evolve(self, table=attrs.evolve(self.table, layout=layout))
 
 
 @attrs.frozen(kw_only=True)
@@ -136,6 +165,7 @@ class _Sections:
     gpu: Mapping[str, Any] = option({}, doc="[gpu]")
     strategy: Mapping[str, Any] = option({}, doc="[strategy], defaults for every workload")
     engine: Mapping[str, Any] = option({}, doc="[engine]")
+    search: Mapping[str, Any] = option({}, doc="[search], what `search` may vary")
     workload: Any = option(doc="[[workload]]")
     topology: Any = option(doc="[[topology]]")
 
@@ -165,9 +195,7 @@ def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment
         read_interconnect(table, path, cluster, registry) for path, table in _list(top.topology, "topology")
     )
     _unique("topology", [interconnect.label for interconnect in interconnects])
-    jobs = tuple(
-        _job(table, path, top.strategy, cluster, registry) for path, table in _list(top.workload, "workload")
-    )
+    jobs = tuple(_job(table, path, top, cluster, registry) for path, table in _list(top.workload, "workload"))
     _unique("workload", [job.label for job in jobs])
     return Experiment(
         title=_title(top.title),
@@ -276,21 +304,23 @@ def _label(table: Mapping[str, Any], default: str, path: str) -> str:
     return label
 
 
-def _job(
-    table: Mapping[str, Any], path: str, defaults: Mapping[str, Any], cluster: Cluster, registry: Registry
-) -> Job:
-    workload: Workload = _offer("workload", table, path, registry, reserved=["label", "strategy"])
-    own = table.get("strategy", {})
-    if not isinstance(own, Mapping):
-        raise ConfigError(f"{path}.strategy must be a table, got {own!r}")
-    merged = {**defaults, **own}
-    where = f"{path}.strategy" if own else "strategy"
+def _job(table: Mapping[str, Any], path: str, top: _Sections, cluster: Cluster, registry: Registry) -> Job:
+    workload: Workload = _offer("workload", table, path, registry, reserved=["label", "strategy", "search"])
+    merged, where = _merged("strategy", top.strategy, table, path)
+    searched, where_searched = _merged("search", top.search, table, path)
     placer: Placer = _offer("placer", merged.pop("placer", "algorithm1"), f"{where}.placer", registry)
+    named = searched.pop("placers", [])
+    if not isinstance(named, list):
+        raise ConfigError(f"{where_searched}.placers must be a list, got {named!r}")
     job = Job(
         label=_label(table, workload.name, path),
         workload=workload,
         table=structure(merged, StrategyTable, where),
         placer=placer,
+        search=structure(searched, SearchTable, where_searched),
+        placers=tuple(
+            _offer("placer", name, f"{where_searched}.placers[{i}]", registry) for i, name in enumerate(named)
+        ),
     )
     if not job.searched:
         try:
@@ -298,6 +328,16 @@ def _job(
         except ConfigError as error:
             raise ConfigError(f"{where}.{error}") from None
     return job
+
+
+def _merged(
+    section: str, defaults: Mapping[str, Any], table: Mapping[str, Any], path: str
+) -> tuple[dict[str, Any], str]:
+    """The section with a workload's own keys over it, and how errors call it."""
+    own = table.get(section, {})
+    if not isinstance(own, Mapping):
+        raise ConfigError(f"{path}.{section} must be a table, got {own!r}")
+    return {**defaults, **own}, f"{path}.{section}" if own else section
 
 
 def _degrees(gpus: int, mp: int | None, dp: int | None) -> tuple[int, int]:

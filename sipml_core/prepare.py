@@ -21,7 +21,7 @@ from sipml_core.model.opgraph import OpGraph
 from sipml_core.model.strategy import Strategy
 from sipml_core.model.taskgraph import TaskGraph
 from sipml_core.parallel.folding import NoSymmetryError, Pairs, fold
-from sipml_core.parallel.layout import fixed_layout
+from sipml_core.parallel.layout import Layout, fixed_layout
 from sipml_core.parallel.limits import placement_limits
 from sipml_core.parallel.lowering import GroupPlan, Lowering, TrafficBytes
 from sipml_core.parallel.memory import check_memory
@@ -172,20 +172,23 @@ class Workbench:
     def balanced(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> BalancedGraph:
         """The workload cut into sub-ops for this strategy."""
         cluster, gpu = interconnect.cluster, self.experiment.gpu
-        graph = self.graph(job, strategy)
 
         def make() -> BalancedGraph:
-            if job.table.layout == "auto":
-                layout = choose_splits(
-                    graph, gpu, cluster, mp=strategy.mp, dp=strategy.dp,
-                    tau_us=strategy.tau_us, gbps=cluster.bandwidth_gbps, recompute=strategy.recompute,
-                )  # fmt: skip
-            else:
-                layout = fixed_layout(graph, job.table.layout)
+            graph, layout = self.graph(job, strategy), self.layout(job, interconnect, strategy)
             return partition(graph, gpu, cluster, mp=strategy.mp, tau_us=strategy.tau_us, layout=layout)
 
         result: BalancedGraph = self._balanced.get((job.label, strategy, cluster), make)
         return result
+
+    def layout(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> Layout:
+        """The dimension along which each op is cut, and why."""
+        graph, cluster = self.graph(job, strategy), interconnect.cluster
+        if job.table.layout != "auto":
+            return fixed_layout(graph, job.table.layout)
+        return choose_splits(
+            graph, self.experiment.gpu, cluster, mp=strategy.mp, dp=strategy.dp,
+            tau_us=strategy.tau_us, gbps=cluster.bandwidth_gbps, recompute=strategy.recompute,
+        )  # fmt: skip
 
     def graph(self, job: Job, strategy: Strategy) -> OpGraph:
         batch = strategy.local_batch

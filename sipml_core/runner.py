@@ -10,12 +10,12 @@ import attrs
 import numpy as np
 
 from sipml_core import __version__
-from sipml_core.config import Experiment, Interconnect, Job, divisors
+from sipml_core.candidates import Candidate, run_candidates
+from sipml_core.config import Experiment, Interconnect, Job
 from sipml_core.engine.bounds import lower_bound_us
 from sipml_core.engine.simulate import simulate
-from sipml_core.errors import ConfigError, InfeasibleError, LimitError
+from sipml_core.errors import InfeasibleError, LimitError
 from sipml_core.model.results import CaseResult, Result
-from sipml_core.model.strategy import Strategy
 from sipml_core.model.timeline import Timeline
 from sipml_core.prepare import Prepared, Workbench
 
@@ -23,26 +23,11 @@ from sipml_core.prepare import Prepared, Workbench
 Progress = Callable[[str, float], None]
 
 
-def cases(experiment: Experiment) -> Iterator[tuple[Job, Interconnect, list[Strategy]]]:
+def cases(experiment: Experiment) -> Iterator[tuple[Job, Interconnect, list[Candidate]]]:
     """Every workload on every interconnect, with the strategies to try."""
     for job in experiment.jobs:
         for interconnect in experiment.interconnects:
-            gpus = interconnect.cluster.gpus
-            degrees: list[int | None] = [*divisors(gpus)] if job.searched else [None]
-            yield job, interconnect, _strategies(job, gpus, degrees)
-
-
-def _strategies(job: Job, gpus: int, degrees: list[int | None]) -> list[Strategy]:
-    """Those that divide the batch; if none does, the refusal of the last."""
-    strategies, refusal = [], None
-    for mp in degrees:
-        try:
-            strategies.append(job.strategy(gpus, mp))
-        except ConfigError as error:
-            refusal = error
-    if not strategies and refusal:
-        raise refusal
-    return strategies
+            yield job, interconnect, run_candidates(job, interconnect.cluster.gpus)
 
 
 @attrs.define
@@ -65,33 +50,49 @@ def run_case(
     bench: Workbench,
     job: Job,
     interconnect: Interconnect,
-    strategies: list[Strategy],
+    candidates: list[Candidate],
     clock: Clock,
     progress: Progress,
 ) -> CaseResult:
-    """The fastest of the strategies; `InfeasibleError` if none can run."""
-    best: CaseResult | None = None
-    refusals = []
-    for done, strategy in enumerate(strategies):
+    """The fastest of the candidates; `InfeasibleError` if none can run."""
+    results, refusals = [], []
+    for done, candidate in enumerate(candidates):
 
         def report(fraction: float, _: int, done: int = done) -> None:
-            progress(f"{job.label} on {interconnect.label}", (done + fraction) / len(strategies))
+            progress(f"{job.label} on {interconnect.label}", (done + fraction) / len(candidates))
 
         try:
-            forms = bench.prepare(job, interconnect, strategy)
+            results.append(simulate_candidate(bench, candidate, interconnect, clock, report))
         except InfeasibleError as error:
-            refusals.append(f"mp={strategy.mp} dp={strategy.dp}: {error}")
-            continue
-        for prepared in forms:
-            result = simulate_case(bench.experiment, prepared, clock, report)
-            if best is None or result.iteration_us < best.iteration_us:
-                best = result
-    if best is None:
-        raise InfeasibleError(f"{job.label} on {interconnect.label}: {refusals[-1].partition(': ')[2]}")
-    if len(strategies) > 1:
-        tried = f"fastest of {len(strategies)} (mp, dp) pairs, {len(refusals)} of them infeasible"
+            refusals.append(error)
+    if not results:
+        raise InfeasibleError(f"{job.label} on {interconnect.label}: {refusals[-1]}")
+    best = min(results, key=lambda result: result.iteration_us)
+    if len(candidates) > 1:
+        tried = f"fastest of {len(candidates)} (mp, dp) pairs, {len(refusals)} of them infeasible"
         best = attrs.evolve(best, notes=(*best.notes, tried))
     return best
+
+
+def simulate_candidate(
+    bench: Workbench,
+    candidate: Candidate,
+    interconnect: Interconnect,
+    clock: Clock,
+    progress: Callable[[float, int], None] = lambda fraction, events: None,
+) -> CaseResult:
+    """The candidate with the faster form of all-reduce.
+
+    Raises
+    ------
+    InfeasibleError
+        It is refused, or see `Workbench.prepare`.
+    """
+    if candidate.strategy is None:
+        raise InfeasibleError(candidate.refusal)
+    forms = bench.prepare(candidate.job, interconnect, candidate.strategy)
+    results = [simulate_case(bench.experiment, prepared, clock, progress) for prepared in forms]
+    return min(results, key=lambda result: result.iteration_us)
 
 
 def simulate_case(
@@ -187,8 +188,8 @@ def run_experiment(
     """
     bench, clock = Workbench(experiment=experiment), Clock(limit_s=max_wall_s)
     rows = [
-        run_case(bench, job, interconnect, strategies, clock, progress)
-        for job, interconnect, strategies in cases(experiment)
+        run_case(bench, job, interconnect, candidates, clock, progress)
+        for job, interconnect, candidates in cases(experiment)
     ]
     baseline = {row.workload: row.time_to_accuracy_s for row in rows if row.topology == experiment.baseline}
     return Result(
@@ -212,13 +213,14 @@ def run_experiment(
 def check_experiment(experiment: Experiment) -> Iterator[str]:
     """Prepare every case as `run_experiment` would, and say of each what would run."""
     bench = Workbench(experiment=experiment)
-    for job, interconnect, strategies in cases(experiment):
+    for job, interconnect, candidates in cases(experiment):
         ready, refusals = [], []
-        for strategy in strategies:
-            try:
-                ready.append(bench.prepare(job, interconnect, strategy)[0])
-            except InfeasibleError as error:
-                refusals.append(str(error))
+        for candidate in candidates:
+            if candidate.strategy is not None:
+                try:
+                    ready.append(bench.prepare(candidate.job, interconnect, candidate.strategy)[0])
+                except InfeasibleError as error:
+                    refusals.append(str(error))
         if not ready:
             raise InfeasibleError(f"{job.label} on {interconnect.label}: {refusals[-1]}")
         degrees = ", ".join(f"{case.strategy.mp} x {case.strategy.dp}" for case in ready)

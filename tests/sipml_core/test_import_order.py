@@ -25,7 +25,7 @@ FLOORS = [
     ["builtin", "plugins"],
     ["structure", "overrides", "scaffold"],
     ["config"],
-    ["prepare"],
+    ["prepare", "candidates"],
     ["runner", "planning"],
     ["search"],
     ["reproduce"],
@@ -79,7 +79,9 @@ def test_no_room_imports_a_higher_one(path):
 
 def test_the_core_imports_no_plugin():
     """Bundled plugins are found by entry points alone, as a stranger's are."""
-    names = [path.name for path in (Path(__file__).resolve().parents[2] / "plugins").iterdir() if path.is_dir()]
+    names = [
+        path.name for path in (Path(__file__).resolve().parents[2] / "plugins").glob("*") if path.is_dir()
+    ]
     for path in FILES:
         text = path.read_text()
         assert not any(f"import {name}" in text or f"from {name}" in text for name in names), path

@@ -1,0 +1,102 @@
+"""How the ops of a workload are cut, why, and what came second."""
+
+from __future__ import annotations
+
+import re
+from collections import defaultdict
+from collections.abc import Iterable
+from typing import Any
+
+from rich.table import Table
+
+from sipml_core.config import Experiment, Job
+from sipml_core.errors import ConfigError, unknown
+from sipml_core.model.results import CaseResult
+from sipml_core.model.strategy import Strategy
+from sipml_core.parallel.layout import Layout
+from sipml_core.parallel.splits import explain
+from sipml_core.prepare import Workbench
+from sipml_core.search.result import SearchResult
+from sipml_core.units import format_us
+
+_CHOSEN = ("ops", "like it", "cut along", "as", "parts")
+_COSTS = ("compute", "traffic", "sync", "next best", "would add")
+
+
+def strategy_tables(experiment: Experiment) -> Iterable[Table]:
+    """The layout of every workload under its [strategy], once for each bandwidth.
+
+    Raises
+    ------
+    ConfigError
+        A workload has no degrees.
+    """
+    for job in experiment.jobs:
+        if job.searched:
+            raise ConfigError(
+                f"{job.label} has no mp or dp to explain; name one with --set strategy.mp=8, "
+                "or let `search --explain` choose"
+            )
+        shown = set()
+        for interconnect in experiment.interconnects:
+            if interconnect.cluster not in shown:
+                shown.add(interconnect.cluster)
+                strategy = job.strategy(interconnect.cluster.gpus)
+                yield layout_table(experiment, job, interconnect.label, strategy)
+
+
+def winner_tables(experiment: Experiment, result: SearchResult) -> Iterable[Table]:
+    """The layouts of the winners of a search."""
+    for case in result.best:
+        job = next(job for job in experiment.jobs if job.label == case.workload)
+        strategy = job.strategy(case.gpus, case.mp, case.global_batch)
+        yield layout_table(experiment, _with_layout(job, result, case), case.topology, strategy)
+
+
+def _with_layout(job: Job, result: SearchResult, case: CaseResult) -> Job:
+    row = next(row for row in result.of(case.workload, case.topology) if row.best)
+    return job.with_layout(row.layout)
+
+
+def layout_table(experiment: Experiment, job: Job, topology: str, strategy: Strategy) -> Table:
+    """Ops that differ only by a number in their name, and are cut alike, share a line; times are sums.
+
+    Raises `ConfigError` if there is no such interconnect.
+    """
+    by_label = {interconnect.label: interconnect for interconnect in experiment.interconnects}
+    if topology not in by_label:
+        raise ConfigError(unknown("topology", topology, by_label))
+    layout = Workbench(experiment=experiment).layout(job, by_label[topology], strategy)
+    title = (
+        f"{job.label} on {topology}: mp {strategy.mp} x dp {strategy.dp}, "
+        f"global batch {strategy.global_batch}, layout {layout.name!r}"
+    )
+    table = Table(title=title, title_justify="left")
+    for column in (*_CHOSEN, *_COSTS) if layout.choices else (*_CHOSEN[:3],):
+        table.add_column(column, justify="left" if column in ("ops", "next best") else "right")
+    for cells in _lines(layout):
+        table.add_row(*cells)
+    return table
+
+
+def _lines(layout: Layout) -> Iterable[list[str]]:
+    alike: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
+    for row in explain(layout):
+        name = re.sub(r"\d+", "*", row["op"])
+        alike[name, row["dim"], row.get("parts"), row.get("runner_up")].append(row)
+    for (name, dim, parts, runner_up), rows in alike.items():
+        first = rows[0]["op"] if len(rows) == 1 else name
+        cells = [first, str(len(rows)), dim]
+        if parts is not None:
+            costs = [
+                format_us(sum(row[key] for row in rows)) for key in ("compute_us", "traffic_us", "sync_us")
+            ]
+            extra = [row["runner_up_extra_us"] for row in rows if row["runner_up_extra_us"] is not None]
+            cells += [
+                rows[0]["split"],
+                str(parts),
+                *costs,
+                runner_up,
+                format_us(sum(extra)) if extra else "-",
+            ]
+        yield cells

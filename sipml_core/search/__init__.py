@@ -1,0 +1,1 @@
+"""Search for the strategy with the least time-to-accuracy."""
