@@ -195,13 +195,15 @@ def plugin_names():
         for node in ast.walk(ast.parse(path.read_text())):
             if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "name":
                 names.add(ast.literal_eval(node.value))
+    if not names:
+        pytest.skip("the bundled plugins were deleted")
     assert {"sip-ocs", "elect-flat", "sipml_elect_cluster"} <= names
     return {name for name in names if set("-_") & set(name)}  # a plain word may mean something else
 
 
 def test_the_cores_own_tests_import_no_plugin():
     """Deleting plugins/ leaves a core whose own tests can be collected."""
-    packages = [path.name for path in (ROOT / "plugins").iterdir() if path.is_dir()]
+    packages = [path.name for path in (ROOT / "plugins").glob("*") if path.is_dir()]
     for path in (ROOT / "tests" / "sipml_core").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             modules = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
