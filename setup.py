@@ -2,7 +2,7 @@
 
 from setuptools import setup
 from setuptools.command.build_ext import build_ext
-from setuptools.errors import BaseError
+from setuptools.errors import BaseError, CCompilerError
 
 HOMES = ("sipml_core/engine", "plugins/sipml_ring", "plugins/sipml_ocs", "hwsim")
 
@@ -13,7 +13,7 @@ class BuildWithCompiler(build_ext):
     def build_extensions(self):
         try:
             super().build_extensions()
-        except (BaseError, OSError) as error:
+        except (BaseError, CCompilerError, OSError) as error:
             raise SystemExit(
                 f"sipml: the C modules could not be compiled ({error}); it needs a C compiler: "
                 "install gcc or clang (Debian: apt install build-essential; macOS: xcode-select --install)"
