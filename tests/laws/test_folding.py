@@ -5,6 +5,7 @@ import numpy as np
 import pytest
 
 from sipml_core.config import read_experiment
+from sipml_core.errors import ConfigError
 from sipml_core.plugins import load
 from sipml_core.runner import run_experiment
 
@@ -44,10 +45,13 @@ def assert_same(experiment, *groups):
             assert getattr(folded, field.name) == close, field.name
 
 
-@pytest.mark.parametrize(("mp", "dp"), [(1, 8), (2, 2), (2, 6), (4, 5), (8, 3)])
-@pytest.mark.parametrize("workload", [SMALL_GPT, {"name": "resnet50"}], ids=lambda w: w["name"])
-def test_an_ideal_switch_needs_one_group(mp, dp, workload):
-    assert_same(tables({**FLAT, "latency_us": 0.7}, mp=mp, dp=dp, workload=workload), 1)
+@pytest.mark.parametrize(("mp", "dp"), [(1, 8), (2, 2), (2, 6), (8, 3)])
+def test_an_ideal_switch_needs_one_group(mp, dp):
+    assert_same(tables({**FLAT, "latency_us": 0.7}, mp=mp, dp=dp), 1)
+
+
+def test_convolutions_fold_too():
+    assert_same(tables(FLAT, mp=4, dp=5, workload={"name": "resnet50"}), 1)
 
 
 @pytest.mark.parametrize("strategy", [
@@ -65,9 +69,57 @@ def test_whatever_the_job_does(strategy, queue):
     ("server_gpus", "mp", "dp", "groups"),
     [(4, 1, 12, 4), (4, 2, 6, 2), (8, 2, 12, 4), (4, 4, 3, 1), (2, 4, 4, 1), (4, 6, 4, 2), (4, 3, 8, 4)],
 )
-@pytest.mark.parametrize("uplink", [{"uplink_gbps": 100}, {"uplink_per_gpu_gbps": 25}, {"oversubscription": 1}])
+@pytest.mark.parametrize(
+    "uplink", [{"uplink_gbps": 100}, {"uplink_per_gpu_gbps": 25}, {"oversubscription": 1}]
+)
 def test_servers_of_several_groups_and_groups_of_several_servers(server_gpus, mp, dp, groups, uplink):
     """The fewest groups after which server borders repeat: lcm(server, mp) / mp."""
     topology = {**CLUSTER, "server_gpus": server_gpus, "across_latency_us": 2.0, **uplink}
     assert groups == np.lcm(server_gpus, mp) // mp
     assert_same(tables(topology, mp=mp, dp=dp), groups)
+
+
+@pytest.mark.parametrize(("mp", "dp"), [(1, 8), (2, 4), (2, 6), (4, 4)])
+def test_circuits_set_once_that_treat_groups_alike(mp, dp):
+    """A plan of the whole job's traffic that gives every group the same circuits."""
+    assert_same(tables({"name": "sip-ocs", "switches": 8}, mp=mp, dp=dp), 1, 2)
+
+
+def test_the_lower_bound_itself_folds():
+    assert_same(tables({**FLAT, "sharing": "bound"}, mp=2, dp=4), 1)
+
+
+def test_speeds_that_repeat():
+    assert_same(tables(FLAT, mp=2, dp=4, cluster={"gpu_speed": {"1": 0.5, "5": 0.5}}), 2)
+
+
+REFUSED = [
+    ({"name": "sip-ring"}, {}, "circuits are re-planned while the job runs"),
+    ({"name": "sip-ocs", "switches": 4, "interval_us": 500, "reconfiguration_us": 5}, {}, "re-planned"),
+    (FLAT, {"jitter": 0.1}, "jitter gives every task a duration of its own"),
+    (FLAT, {"gpu_speed": {"3": 0.5}}, r"differ in speed \(gpu_speed\) between 2 groups and the next 2"),
+    ({**CLUSTER, "server_gpus": 3}, {}, "between 2 groups and the next 2"),
+]
+
+
+@pytest.mark.parametrize(("topology", "cluster", "reason"), REFUSED)
+def test_where_groups_differ_folding_is_refused(topology, cluster, reason):
+    """ "require" says why; "auto" simulates all groups and gives what "never" gives, note for note."""
+    experiment = tables(topology, mp=2, dp=4, cluster=cluster)
+    with pytest.raises(ConfigError, match=f'fold = "require", but on .* groups are not alike: .*{reason}'):
+        run(experiment, "require")
+    assert run(experiment, "auto") == run(experiment, "never")
+
+
+def test_one_group_is_all_there_is():
+    """dp = 1: nothing to fold, nothing to refuse, nothing to note."""
+    experiment = tables(FLAT, mp=4, dp=1)
+    assert run(experiment, "require") == run(experiment, "never")
+
+
+def test_relays_fold_only_if_all_groups_relay_alike():
+    """Two circuits per GPU: the other pairs are relayed by whoever is least loaded, which need not repeat."""
+    experiment = tables({"name": "sip-ocs", "switches": 3, "relay": True}, mp=4, dp=4)
+    full, auto = run(experiment, "never"), run(experiment, "auto")
+    assert auto.iteration_us == pytest.approx(full.iteration_us, rel=1e-9)
+    assert auto.exposed_us == pytest.approx(full.exposed_us, rel=1e-9)

@@ -1,0 +1,70 @@
+"""What folding saves: Transformer on 1024 GPUs, mp 8 x dp 128, one representative against all groups.
+
+Run it from the repository: `python benchmarks/folding.py`.
+"""
+
+from __future__ import annotations
+
+import time
+from typing import Any
+
+from sipml_core.config import Interconnect, Job, read_experiment
+from sipml_core.model.strategy import Strategy
+from sipml_core.plugins import load
+from sipml_core.prepare import Workbench
+from sipml_core.runner import Clock, simulate_case
+
+TOPOLOGIES = [
+    {"name": "elect-flat"},
+    {"name": "elect-cluster"},
+    {"name": "elect-cluster", "label": "elect-cluster, servers of 32", "server_gpus": 32},
+    {"name": "sip-ocs"},
+]
+
+
+def tables(fold: str) -> dict[str, Any]:
+    """The experiment, folded or not."""
+    return {
+        "title": "folding",
+        "cluster": {"gpus": 1024, "bandwidth_gbps": "2 Tbps"},
+        "workload": [{"name": "transformer", "strategy": {"mp": 8, "dp": 128, "global_batch": 1024}}],
+        "topology": TOPOLOGIES,
+        "engine": {"fold": fold},
+    }
+
+
+def timed(
+    bench: Workbench, job: Job, interconnect: Interconnect, strategy: Strategy
+) -> tuple[float, float, float, str]:
+    """Seconds to lower and to simulate all forms of all-reduce; the fastest iteration [us]; groups run."""
+    started = time.perf_counter()
+    forms = bench.prepare(job, interconnect, strategy)
+    lowered = time.perf_counter()
+    results = [simulate_case(bench.experiment, form, Clock(limit_s=None), lambda *_: None) for form in forms]
+    simulated = time.perf_counter()
+    groups = strategy.dp // forms[0].repeats
+    best = min(result.iteration_us for result in results)
+    return lowered - started, simulated - lowered, best, f"{groups} of {strategy.dp}"
+
+
+def main() -> None:
+    """Print one line per interconnect and mode; graphs, cuts and placements are shared and not counted."""
+    registry = load()
+    print(f"{'interconnect':30} {'groups':>10} {'lower s':>8} {'simulate s':>10} {'iteration us':>16}")
+    iterations: dict[str, float] = {}
+    for fold in ("never", "require"):
+        experiment = read_experiment(tables(fold), registry)
+        bench = Workbench(experiment=experiment)
+        job = experiment.jobs[0]
+        strategy = job.strategy(1024)
+        for interconnect in experiment.interconnects:
+            bench.balanced(job, interconnect, strategy)
+            lower_s, simulate_s, iteration_us, groups = timed(bench, job, interconnect, strategy)
+            label = interconnect.label
+            print(f"{label:30} {groups:>10} {lower_s:8.3f} {simulate_s:10.3f} {iteration_us:16.6f}")
+            error = abs(iteration_us / iterations.setdefault(label, iteration_us) - 1)
+            assert error < 1e-9, f"{label}: {error}"
+
+
+if __name__ == "__main__":
+    main()
