@@ -120,7 +120,7 @@ class RingPlan(CircuitPlan):
         """One record per pair; wavelengths of a direction as a list of indices."""
         circuits = list(zip(self.circuit_direction.tolist(), self.circuit_index.tolist(), strict=True))
         ends = np.searchsorted(self.circuit_pair, np.arange(len(self.src) + 1)).tolist()
-        for k, record in enumerate(super(RingPlan, self).rows()):
+        for k, record in enumerate(super().rows()):
             mine = circuits[ends[k] : ends[k + 1]]
             yield record | {
                 "demand": float(self.demand[k]),
@@ -131,7 +131,7 @@ class RingPlan(CircuitPlan):
             }
 
     def draw(self, axes: Any) -> None:
-        """Draw the ring into matplotlib axes: one arc for each circuit, a radius and colour per wavelength."""
+        """Draw the ring into matplotlib axes: an arc for each circuit, a colour for each wavelength."""
         from sipml_ring.picture import draw_ring
 
         draw_ring(self, axes)
