@@ -1,0 +1,157 @@
+"""Laws that every plan of a ring keeps, tried on random rings."""
+
+import hypothesis.strategies as st
+import numpy as np
+import pytest
+from hypothesis import given, settings
+from sipml_ring import RingCircuits, plan
+
+from sipml_core.errors import ConfigError
+from sipml_core.model.traffic import TrafficMatrix
+
+
+@st.composite
+def rings(draw, most_gpus=12, most_wavelengths=12):
+    """(traffic within reach, keyword arguments of `plan`)."""
+    gpus = draw(st.integers(2, most_gpus))
+    ring = {
+        "wavelengths": draw(st.integers(1, most_wavelengths)),
+        "reach_hops": draw(st.sampled_from([1, 2, 5, 16])),
+        "wavelength": draw(st.sampled_from(["continuous", "converted"])),
+    }
+    return draw(matrices(gpus, ring)), ring
+
+
+@st.composite
+def matrices(draw, gpus, ring):
+    """Traffic of few or many pairs, alike or far apart, within reach."""
+    seed = draw(st.integers(0, 2**32 - 1))
+    rng = np.random.default_rng(seed)
+    weight = rng.random((gpus, gpus)) < draw(st.sampled_from([0.1, 0.4, 1.0]))
+    demand = weight * 10 ** rng.uniform(0, draw(st.sampled_from([0, 1, 4])), (gpus, gpus))
+    src, dst = np.nonzero(demand)
+    rule = {"circuit_gbps": 25.0, "reach_hops": ring["reach_hops"]}
+    keep = RingCircuits.of(gpus, ring["wavelengths"], **rule).may_connect(src, dst)
+    src, dst = src[keep], dst[keep]
+    return TrafficMatrix.from_pairs(gpus, src, dst, demand[src, dst])
+
+
+def arcs(plan_):
+    """Segments of each circuit, worked out one by one."""
+    for pair, direction in zip(plan_.circuit_pair, plan_.circuit_direction, strict=True):
+        at, end, segments = int(plan_.src[pair]), int(plan_.dst[pair]), []
+        while at != end:
+            segments.append(at if direction == 0 else (at - 1) % plan_.gpus)
+            at = (at + 1 if direction == 0 else at - 1) % plan_.gpus
+        yield segments
+
+
+def idle(plan_):
+    """Unused (direction, segment, wavelength): raises if one is used twice. [2, gpus, widest]"""
+    limits = (plan_.control.clockwise, plan_.control.counterclockwise)
+    free = np.zeros((2, plan_.gpus, max(limits)), int)
+    for direction, limit in enumerate(limits):
+        free[direction, :, :limit] = 1
+    for segments, direction, index in zip(
+        arcs(plan_), plan_.circuit_direction, plan_.circuit_index, strict=True
+    ):
+        assert 1 <= len(segments) <= plan_.control.reach_hops
+        if plan_.control.wavelength == "converted":
+            index = [int(np.flatnonzero(free[direction, s])[0]) for s in segments]
+        free[direction, segments, index] -= 1
+    assert free.min(initial=0) >= 0, "a wavelength is used twice on a segment"
+    return free
+
+
+def could_have_more(plan_):
+    """Demanded pairs for which an idle wavelength lies all the way."""
+    free, control, traffic = idle(plan_), plan_.control, plan_.traffic
+    for src, dst in zip(traffic.src.tolist(), traffic.dst.tolist(), strict=True):
+        for direction, allowed in enumerate(control.allowed(np.array([src]), np.array([dst]))[0]):
+            start, end = (src, dst) if direction == 0 else (dst, src)
+            arc = (start + np.arange((end - start) % plan_.gpus)) % plan_.gpus
+            room = free[direction, arc]
+            any_way = room.any(axis=1).all() if control.wavelength == "converted" else room.all(axis=0).any()
+            if allowed and any_way:
+                yield src, dst
+
+
+@settings(max_examples=150, deadline=None)
+@given(rings(), st.data())
+def test_every_plan_is_possible_and_leaves_nothing_useful_idle(case, data):
+    """No index twice on a segment of one direction, everything in reach, no idle wavelength that a
+    demanded pair could use; also after a plan for other traffic, whose circuits count as kept exactly if
+    pair, direction and index are the same."""
+    traffic, ring = case
+    first = plan(traffic, **ring)
+    second = plan(data.draw(matrices(traffic.gpus, ring)), previous=first, **ring)
+    for made in (first, second):
+        assert list(could_have_more(made)) == []
+        made.check()
+    before, after = circuit_set(first), circuit_set(second)
+    kept = np.zeros((traffic.gpus, traffic.gpus))
+    for src, dst, _, _ in before & after:
+        kept[src, dst] += 25.0
+    np.testing.assert_array_equal(second.carried_gbps, kept[second.src, second.dst])
+    np.testing.assert_array_equal(second.dark_us > 0, second.carried_gbps < second.gbps)
+
+
+def circuit_set(plan_):
+    return set(
+        zip(
+            plan_.src[plan_.circuit_pair].tolist(),
+            plan_.dst[plan_.circuit_pair].tolist(),
+            plan_.circuit_direction.tolist(),
+            plan_.circuit_index.tolist(),
+            strict=True,
+        )
+    )
+
+
+@settings(max_examples=60, deadline=None)
+@given(rings())
+def test_the_same_input_gives_the_same_wavelengths_and_again_changes_nothing(case):
+    traffic, ring = case
+    first, second = plan(traffic, **ring), plan(traffic, **ring)
+    assert first.circuit_index.tobytes() == second.circuit_index.tobytes()
+    again = plan(traffic, previous=first, **ring)
+    if not len(first.unserved):
+        assert circuit_set(again) == circuit_set(first)
+        assert not again.dark_us.any()
+
+
+@settings(max_examples=60, deadline=None)
+@given(rings())
+def test_no_plan_exceeds_the_linear_bound_nor_a_looser_rule_gives_less(case):
+    """Continuous <= converted <= LP, for what is served by both."""
+    traffic, ring = case
+    strict = plan(traffic, **(ring | {"wavelength": "continuous"}))
+    loose = plan(traffic, **(ring | {"wavelength": "converted"}))
+    for made in (strict, loose):
+        assert made.minimum_ratio <= made.bound_ratio * (1 + 1e-9)
+
+
+@settings(max_examples=25, deadline=None)
+@given(rings(most_gpus=8, most_wavelengths=4), st.sampled_from(["ring-fast", "ring-ilp", "ring-mcf"]))
+def test_whoever_waits_is_served_in_the_end(case, algorithm):
+    """The longest waiting pair is always served next: nobody waits for more plans than there are pairs."""
+    traffic, ring = case
+    made, served = None, np.zeros(traffic.pairs, bool)
+    for _ in range(traffic.pairs + 1):
+        made = plan(traffic, algorithm=algorithm, previous=made, **ring)
+        served |= made.capacity_gbps(traffic.src, traffic.dst) > 0
+        if served.all():
+            break
+    assert served.all()
+
+
+def test_a_wavelength_used_twice_is_found():
+    """`check` is not blind: the last circuit of a full ring moved onto its neighbour's index."""
+    import attrs
+
+    traffic = TrafficMatrix.from_pairs(4, [0, 0], [2, 1], [1, 1])
+    made = plan(traffic, wavelengths=4)
+    index = made.circuit_index.copy()
+    index[:] = 0
+    with pytest.raises(ConfigError, match="same segment"):
+        attrs.evolve(made, circuit_index=index).check()

@@ -1,0 +1,144 @@
+"""What `plan` returns, on cases worked by hand."""
+
+import numpy as np
+import pytest
+from sipml_ring import plan
+
+from sipml_core.errors import ConfigError
+from sipml_core.model.traffic import TrafficMatrix
+
+
+def counts(made):
+    pairs = zip(made.src.tolist(), made.dst.tolist(), strict=True)
+    return dict(zip(pairs, made.count.tolist(), strict=True))
+
+
+def pairs(gpus, demands):
+    src, dst = zip(*demands, strict=True)
+    return TrafficMatrix.from_pairs(gpus, src, dst, list(demands.values()))
+
+
+def test_three_arcs_that_overlap_pairwise_need_three_wavelengths():
+    """0->2, 1->0, 2->1 with 2 wavelengths each way. Counter-clockwise each spans 1 segment and gets both.
+    Clockwise each spans 2 of 3 segments and any two overlap: load 2 would allow one each, but on 2 indices
+    end to end only two of the three fit. So 2 continuous, 3 converted."""
+    traffic = pairs(3, {(0, 2): 1.0, (1, 0): 1.0, (2, 1): 1.0})
+    strict, loose = (plan(traffic, wavelengths=4, wavelength=rule) for rule in ("continuous", "converted"))
+    assert sorted(made[0] for made in counts(strict).values()) == [0, 1, 1]
+    assert strict.minimum_ratio == 2 * 25.0
+    assert counts(loose) == {(0, 2): [1, 2], (1, 0): [1, 2], (2, 1): [1, 2]}
+    assert loose.minimum_ratio == 3 * 25.0
+
+
+def test_one_segment_is_shared_by_demand():
+    """Reach 1, one direction in use: the neighbour gets all W/2."""
+    traffic = pairs(8, {(0, 1): 3.0, (1, 2): 5.0})
+    assert counts(plan(traffic, wavelengths=8, reach_hops=1)) == {(0, 1): [4, 0], (1, 2): [4, 0]}
+
+
+@pytest.mark.parametrize("algorithm", ["ring-fast", "ring-ilp", "ring-mcf"])
+def test_a_large_demand_is_not_starved(algorithm):
+    """Demands 1.0, 0.5, 0.1 over one segment with 10 wavelengths. ceil(t d): t = 6 needs 6 + 3 + 1 = 10, t
+    just above 6 needs 7 + 4 + 1. The public code of the paper gives the largest demand 0."""
+    traffic = pairs(40, {(0, 3): 1.0, (1, 2): 0.5, (0, 2): 0.1})
+    made = counts(plan(traffic, wavelengths=20, algorithm=algorithm))
+    assert made[0, 3][0] >= 5
+    if algorithm != "ring-mcf":
+        assert made == {(0, 2): [1, 0], (0, 3): [6, 0], (1, 2): [3, 0]}
+
+
+@pytest.mark.parametrize("gpus", [2, 3, 5])
+@pytest.mark.parametrize("wavelengths", [1, 2, 7])
+def test_small_rings_and_odd_wavelengths_work(gpus, wavelengths):
+    """All to all. With one wavelength in all nothing runs counter-clockwise."""
+    traffic = TrafficMatrix.from_dense(np.ones((gpus, gpus)) - np.eye(gpus))
+    made = plan(traffic, wavelengths=wavelengths)
+    assert made.control.clockwise + made.control.counterclockwise == wavelengths
+    assert (made.circuit_direction == 1).any() == (wavelengths > 1)
+    assert len(made.src) + len(made.unserved) == traffic.pairs
+
+
+def test_a_ring_of_one_and_no_traffic_have_empty_plans():
+    for gpus in (1, 6):
+        made = plan(TrafficMatrix.from_pairs(gpus, [], [], []), wavelengths=4)
+        assert len(made.src) == 0
+        assert made.minimum_ratio == 0.0
+        assert made.bound_ratio == 0.0
+
+
+def test_more_peers_than_wavelengths_are_named_and_come_next():
+    """Reach 1 hop of a 6 GPU ring, but one wavelength clockwise and none back: 0->1 beside 0->2 (which spans
+    the same segment): one of them has to wait, and is first in the next plan."""
+    traffic = pairs(6, {(0, 1): 1.0, (0, 2): 5.0})
+    first = plan(traffic, wavelengths=1)
+    assert first.unserved_pairs == [(0, 2)]
+    second = plan(traffic, wavelengths=1, previous=first)
+    assert second.unserved_pairs == [(0, 1)]
+    assert plan(traffic, wavelengths=1, previous=second).unserved_pairs == [(0, 2)]
+
+
+def test_circuits_nobody_asks_for_stay_while_nobody_needs_them():
+    """2->3 keeps carrying though 0->1 asks alone: they share no segment. Once 2->4 asks, it yields."""
+    first = plan(pairs(8, {(0, 1): 1.0, (2, 3): 1.0}), wavelengths=8, reach_hops=3)
+    second = plan(pairs(8, {(0, 1): 1.0}), wavelengths=8, reach_hops=3, previous=first)
+    assert counts(second)[2, 3] == [4, 0]
+    assert not second.dark_us.any()
+    third = plan(pairs(8, {(0, 1): 1.0, (2, 4): 1.0}), wavelengths=8, reach_hops=3, previous=second)
+    assert (2, 3) not in counts(third)
+    assert third.capacity_gbps([2], [4])[0] == 4 * 25.0
+
+
+def test_small_changes_leave_most_circuits_alone():
+    """Demands that drift by 10 % need about that share of the circuits elsewhere."""
+    rng = np.random.default_rng(0)
+    src = np.repeat(np.arange(64), 8)
+    dst = (src + np.tile([1, 2, 3, 4, -1, -2, -3, -4], 64)) % 64
+    demand = rng.uniform(1, 2, len(src))
+    first = plan(TrafficMatrix.from_pairs(64, src, dst, demand), wavelengths=64)
+    drifted = TrafficMatrix.from_pairs(64, src, dst, demand * rng.uniform(0.95, 1.05, len(src)))
+    second = plan(drifted, wavelengths=64, previous=first)
+    assert second.carried_gbps.sum() > 0.85 * second.gbps.sum()
+    assert second.minimum_ratio == pytest.approx(plan(drifted, wavelengths=64).minimum_ratio)
+
+
+def test_rows_list_every_wavelength():
+    traffic = pairs(8, {(0, 1): 3.0, (2, 1): 1.0})
+    rows = list(plan(traffic, wavelengths=4, reach_hops=3).rows())
+    assert [(row["src"], row["dst"], row["clockwise"], row["counterclockwise"]) for row in rows] == [
+        (0, 1, [0, 1], []),
+        (2, 1, [], [0, 1]),
+    ]
+    assert [row["capacity_gbps"] for row in rows] == [50.0, 50.0]
+
+
+@pytest.mark.parametrize("gpus", [2, 8, 64, 80])
+def test_a_plan_can_be_drawn(gpus):
+    from matplotlib.figure import Figure
+
+    src = np.arange(gpus)
+    traffic = TrafficMatrix.from_pairs(gpus, src, (src + 1) % gpus, np.ones(gpus))
+    axes = Figure().add_subplot()
+    plan(traffic, wavelengths=6).draw(axes)
+    assert len(axes.collections) >= 2
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"wavelengths": 0}, "wavelengths must be at least 1"),
+        ({"reach_hops": 2}, r"\(0, 4\) is out of reach: 4 hops clockwise, 6 counter-clockwise"),
+        ({"algorithm": "ring-fsat"}, "did you mean 'ring-fast'"),
+        ({"wavelength": "contiguous"}, "did you mean 'continuous'"),
+        ({"channel_gbps": float("nan")}, "must be positive"),
+    ],
+)
+def test_impossible_requests_are_refused_by_name(changes, message):
+    traffic = pairs(10, {(0, 4): 1.0})
+    with pytest.raises(ConfigError, match=message):
+        plan(traffic, **({"wavelengths": 4} | changes))
+
+
+def test_a_plan_of_another_ring_cannot_be_continued():
+    traffic = pairs(10, {(0, 4): 1.0})
+    with pytest.raises(ConfigError, match="of another ring: clockwise was 2, is 3"):
+        plan(traffic, wavelengths=6, previous=plan(traffic, wavelengths=4))
