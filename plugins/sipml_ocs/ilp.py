@@ -123,6 +123,9 @@ def _solve(
     integer, real = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
     model.integrality_ = [integer] * (len(lower) - 1) + [real]
     solver = _QuietHighs()
+    # Every HiGHS of a process must have the same threads; one thread gives the same answer every time.
+    solver.setOptionValue("threads", 1)
+    solver.setOptionValue("random_seed", 0)
     solver.setOptionValue("time_limit", time_limit_s)
     solver.setOptionValue("mip_rel_gap", 0.0)
     solver.setOptionValue("mip_abs_gap", 0.0)
