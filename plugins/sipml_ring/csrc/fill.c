@@ -59,73 +59,119 @@ undo:
     return 0;
 }
 
-/* A unit that gives way on segment s: to its other direction if there is room, or given up (to = -1). Furthest first. */
-static int find_mover(const net_t *net, int32_t row, int d, int32_t s, double floor, move_t *move)
+/* Circuits moved without indices, to be undone. */
+typedef struct {
+    int32_t *row, *by; /* [most] */
+    int8_t *d;
+    int32_t made, most;
+} journal_t;
+
+static int shift(net_t *net, journal_t *j, int32_t row, int d, int32_t by)
 {
-    int32_t reach = net->ring->reach_hops < net->n ? net->ring->reach_hops : net->n - 1, best_left = 0;
-    for (int32_t back = 0; back < reach; back++) {
-        int32_t u = s - back < 0 ? s - back + net->n : s - back;
-        for (int32_t k = net->from[d][u]; k < net->from[d][u + 1]; k++) {
-            int32_t other = net->by_start[d][k], left = net->row[other].hops[d] - back;
-            const row_t *r = &net->row[other];
-            if (left <= best_left) break;
-            if (other == row || r->count[d] == 0) continue;
-            int turns = r->hops[!d] > 0 && net_room(net, other, !d);
-            if (!turns && (total(r) - 1) / r->demand < floor) continue;
-            *move = (move_t){.row = other, .to = turns ? 0 : -1, .d = !d};
-            best_left = left;
-            break;
-        }
-    }
-    return best_left > 0;
+    if (j->made == j->most) return 0;
+    net_shift(net, row, d, by);
+    j->row[j->made] = row;
+    j->by[j->made] = by;
+    j->d[j->made++] = (int8_t)d;
+    return 1;
 }
 
-/* clear_way without indices. */
-static int clear_room(net_t *net, int32_t row, int d, double floor, move_t *moves)
+static void undo_to(net_t *net, journal_t *j, int32_t mark)
+{
+    while (j->made > mark) {
+        j->made--;
+        net_shift(net, j->row[j->made], j->d[j->made], -j->by[j->made]);
+    }
+}
+
+static int clear_room(net_t *net, int32_t row, int d, double floor, journal_t *j, int depth);
+
+/* One circuit of `other` leaves direction d: for the other direction, or given up if its pair stays at or above
+ * `floor`. With depth, others make way for it there. */
+static int turn(net_t *net, int32_t other, int d, double floor, journal_t *j, int depth)
+{
+    const row_t *r = &net->row[other];
+    int32_t mark = j->made;
+    if (r->hops[!d] > 0 && (net_room(net, other, !d) || depth > 0)) {
+        if (shift(net, j, other, d, -1) && clear_room(net, other, !d, floor, j, depth - 1) &&
+            shift(net, j, other, !d, 1))
+            return 1;
+        undo_to(net, j, mark);
+    }
+    return (total(r) - 1) / r->demand >= floor && shift(net, j, other, d, -1);
+}
+
+/* Somebody gives way to `row` on segment s; those that reach furthest are asked first. */
+static int free_segment(net_t *net, int32_t row, int d, int32_t s, double floor, journal_t *j, int depth)
+{
+    int32_t reach = net->ring->reach_hops < net->n ? net->ring->reach_hops : net->n - 1, mark = j->made;
+    for (int32_t left = reach; left > 0; left--)
+        for (int32_t back = 0; back + left <= reach; back++) {
+            int32_t u = s - back < 0 ? s - back + net->n : s - back;
+            for (int32_t k = net->from[d][u]; k < net->from[d][u + 1]; k++) {
+                int32_t other = net->by_start[d][k];
+                if (net->row[other].hops[d] != back + left) continue;
+                if (other == row || net->row[other].count[d] == 0) continue;
+                if (!turn(net, other, d, floor, j, depth)) continue;
+                if (net->room[d][s] > 0) return 1;
+                undo_to(net, j, mark);
+            }
+        }
+    return 0;
+}
+
+/* Room for one more circuit of (row, d); undone, and 0, if somebody will not give way. */
+static int clear_room(net_t *net, int32_t row, int d, double floor, journal_t *j, int depth)
 {
     const row_t *r = &net->row[row];
-    int32_t made = 0;
-    for (int32_t k = 0, s = r->start[d]; k < r->hops[d]; k++, s = s + 1 == net->n ? 0 : s + 1) {
-        move_t m;
-        if (net->room[d][s] > 0) continue;
-        if (!find_mover(net, row, d, s, floor, &m)) goto undo;
-        net_shift(net, m.row, d, -1);
-        if (m.to >= 0) net_shift(net, m.row, !d, 1);
-        moves[made++] = m;
-    }
-    return 1;
-undo:
-    while (made-- > 0) {
-        if (moves[made].to >= 0) net_shift(net, moves[made].row, !d, -1);
-        net_shift(net, moves[made].row, d, 1);
-    }
+    int32_t mark = j->made;
+    for (int32_t k = 0, s = r->start[d]; k < r->hops[d]; k++, s = s + 1 == net->n ? 0 : s + 1)
+        if (net->room[d][s] <= 0 && (depth < 0 || !free_segment(net, row, d, s, floor, j, depth))) {
+            undo_to(net, j, mark);
+            return 0;
+        }
+    if (net_room(net, row, d)) return 1;
+    undo_to(net, j, mark);
     return 0;
 }
 
-static int make_way(net_t *net, int32_t row, int d, double floor, move_t *moves)
+/* One more circuit for (row, d), others turning or giving up; chains of up to three. */
+static int make_room(net_t *net, int32_t row, int d, double floor)
 {
+    journal_t j = {.made = 0, .most = 4 * net->n + 16};
+    int done = 0;
     if (net->row[row].hops[d] == 0) return 0;
-    if (!net->continuous) {
-        if (!clear_room(net, row, d, floor, moves)) return 0;
-        net_shift(net, row, d, 1);
-        return 1;
-    }
-    for (int32_t index = 0; index < net->ring->wavelengths[d]; index++)
+    j.row = malloc((2 * sizeof(int32_t) + 1) * (size_t)j.most);
+    if (!j.row) return 0;
+    j.by = j.row + j.most;
+    j.d = (int8_t *)(j.by + j.most);
+    for (int depth = 0; depth <= (net->flexible > 0 ? 1 : 0) && !done; depth++)
+        done = clear_room(net, row, d, floor, &j, depth);
+    if (done) net_shift(net, row, d, 1);
+    free(j.row);
+    return done;
+}
+
+static int make_way(net_t *net, int32_t row, int d, double floor)
+{
+    move_t *moves;
+    int done = 0;
+    if (net->row[row].hops[d] == 0) return 0;
+    moves = malloc(sizeof *moves * (size_t)net->n);
+    for (int32_t index = 0; moves && index < net->ring->wavelengths[d] && !done; index++)
         if (clear_way(net, row, d, index, floor, moves)) {
             net_take(net, row, d, index);
-            return 1;
+            done = 1;
         }
-    return 0;
+    free(moves);
+    return done;
 }
 
 int net_lift(net_t *net, int32_t row, double floor)
 {
-    int first = net->row[row].first, done;
-    if (add_any(net, row)) return 1;
-    move_t *moves = malloc(sizeof *moves * (size_t)net->n);
-    done = moves && (make_way(net, row, first, floor, moves) || make_way(net, row, !first, floor, moves));
-    free(moves);
-    return done;
+    int first = net->row[row].first;
+    int (*way)(net_t *, int32_t, int, double) = net->continuous ? make_way : make_room;
+    return add_any(net, row) || way(net, row, first, floor) || way(net, row, !first, floor);
 }
 
 /* Longest waiting first, then fewest segments, then largest demand, then (src, dst). */
@@ -141,7 +187,7 @@ static int by_claim(const void *left, const void *right)
 int net_admit(net_t *net)
 {
     const row_t **order = malloc(sizeof *order * (size_t)(net->rows + 1));
-    int32_t many = 0, tries = 256; /* at making way, which takes time */
+    int32_t many = 0, tries = 64; /* at making way, which takes time */
     if (!order) return SIPRING_EMEMORY;
     net_clear(net);
     for (int32_t k = 0; k < net->rows; k++)
@@ -175,15 +221,26 @@ typedef struct {
 
 static int before(entry_t a, entry_t b) { return a.key < b.key || (a.key == b.key && a.row < b.row); }
 
+enum { BRANCHES = 4 };
+
 static void sift(entry_t *heap, int32_t many, int32_t at)
 {
     entry_t moving = heap[at];
-    for (int32_t child; (child = 2 * at + 1) < many; at = child) {
-        if (child + 1 < many && before(heap[child + 1], heap[child])) child++;
+    for (int32_t first; (first = BRANCHES * at + 1) < many;) {
+        int32_t child = first, end = first + BRANCHES < many ? first + BRANCHES : many;
+        for (int32_t k = first + 1; k < end; k++)
+            if (before(heap[k], heap[child])) child = k;
         if (!before(heap[child], moving)) break;
         heap[at] = heap[child];
+        at = child;
     }
     heap[at] = moving;
+}
+
+static int may_add(const net_t *net, int32_t row, int d)
+{
+    if (net->row[row].hops[d] == 0) return 0;
+    return net->continuous ? net_find(net, row, d) >= 0 : net_room(net, row, d);
 }
 
 /* Lowest ratio first, of those without circuits the longest waiting; a pair that finds nothing leaves. Once in the shorter direction only, then in either. */
@@ -192,10 +249,10 @@ static void fill_pass(net_t *net, entry_t *heap, int either)
     int32_t many = 0;
     for (int32_t k = 0; k < net->rows; k++) {
         const row_t *r = &net->row[k];
-        if (r->demand > 0 && (!either || (r->hops[CW] > 0 && r->hops[CCW] > 0)))
+        if (r->demand > 0 && (may_add(net, k, r->first) || (either && may_add(net, k, !r->first))))
             heap[many++] = (entry_t){total(r) > 0 ? ratio(r) : -(double)r->waited, k};
     }
-    for (int32_t k = many / 2 - 1; k >= 0; k--) sift(heap, many, k);
+    for (int32_t k = (many - 2) / BRANCHES; k >= 0 && many > 1; k--) sift(heap, many, k);
     while (many > 0) {
         int32_t row = heap[0].row;
         if (either ? add_any(net, row) : net_add(net, row, net->row[row].first)) heap[0].key = ratio(&net->row[row]);
