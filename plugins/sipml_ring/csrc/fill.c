@@ -1,8 +1,12 @@
 /* Adding circuits one at a time: who is served at all, raising the minimum, and filling what is idle. */
 #include <math.h>
 #include <stdlib.h>
+#include <string.h>
 
 #include "net.h"
+
+/* Plans waited beyond this count alike; below the bits of any float from 1 on. */
+enum { LONGEST_WAIT = 1000000 };
 
 static int add_any(net_t *net, int32_t row)
 {
@@ -214,25 +218,26 @@ void net_climb(net_t *net, double ceiling)
     }
 }
 
-typedef struct {
-    double key;
-    int32_t row;
-} entry_t;
+/* Ratio in the upper half, row in the lower: one comparison, ties by row. Positive floats sort like their bits;
+ * ratios are relative to the largest demand, so that they are at least 1. */
+typedef uint64_t entry_t;
 
-static int before(entry_t a, entry_t b) { return a.key < b.key || (a.key == b.key && a.row < b.row); }
-
-enum { BRANCHES = 4 };
+static entry_t entry_of(const row_t *r, int32_t row, double largest)
+{
+    float key = (float)(ratio(r) * largest);
+    uint32_t bits;
+    memcpy(&bits, &key, sizeof bits);
+    if (total(r) == 0) bits = (uint32_t)(LONGEST_WAIT - (r->waited < LONGEST_WAIT ? r->waited : LONGEST_WAIT));
+    return (entry_t)bits << 32 | (uint32_t)row;
+}
 
 static void sift(entry_t *heap, int32_t many, int32_t at)
 {
     entry_t moving = heap[at];
-    for (int32_t first; (first = BRANCHES * at + 1) < many;) {
-        int32_t child = first, end = first + BRANCHES < many ? first + BRANCHES : many;
-        for (int32_t k = first + 1; k < end; k++)
-            if (before(heap[k], heap[child])) child = k;
-        if (!before(heap[child], moving)) break;
+    for (int32_t child; (child = 2 * at + 1) < many; at = child) {
+        child += child + 1 < many && heap[child + 1] < heap[child];
+        if (heap[child] >= moving) break;
         heap[at] = heap[child];
-        at = child;
     }
     heap[at] = moving;
 }
@@ -243,20 +248,23 @@ static int may_add(const net_t *net, int32_t row, int d)
     return net->continuous ? net_find(net, row, d) >= 0 : net_room(net, row, d);
 }
 
-/* Lowest ratio first, of those without circuits the longest waiting; a pair that finds nothing leaves. Once in the shorter direction only, then in either. */
-static void fill_pass(net_t *net, entry_t *heap, int either)
+/* Lowest ratio first, of those without circuits the longest waiting; a pair that finds nothing leaves. Once in the
+ * shorter direction only, then in either. */
+static void fill_pass(net_t *net, entry_t *heap, double largest, int either)
 {
     int32_t many = 0;
     for (int32_t k = 0; k < net->rows; k++) {
         const row_t *r = &net->row[k];
         if (r->demand > 0 && (may_add(net, k, r->first) || (either && may_add(net, k, !r->first))))
-            heap[many++] = (entry_t){total(r) > 0 ? ratio(r) : -(double)r->waited, k};
+            heap[many++] = entry_of(r, k, largest);
     }
-    for (int32_t k = (many - 2) / BRANCHES; k >= 0 && many > 1; k--) sift(heap, many, k);
+    for (int32_t k = many / 2 - 1; k >= 0; k--) sift(heap, many, k);
     while (many > 0) {
-        int32_t row = heap[0].row;
-        if (either ? add_any(net, row) : net_add(net, row, net->row[row].first)) heap[0].key = ratio(&net->row[row]);
-        else heap[0] = heap[--many];
+        int32_t row = (int32_t)(uint32_t)heap[0];
+        if (either ? add_any(net, row) : net_add(net, row, net->row[row].first))
+            heap[0] = entry_of(&net->row[row], row, largest);
+        else
+            heap[0] = heap[--many];
         if (many > 0) sift(heap, many, 0);
     }
 }
@@ -264,9 +272,12 @@ static void fill_pass(net_t *net, entry_t *heap, int either)
 int net_fill(net_t *net)
 {
     entry_t *heap = malloc(sizeof *heap * (size_t)(net->rows + 1));
+    double largest = 0;
     if (!heap) return SIPRING_EMEMORY;
-    fill_pass(net, heap, 0);
-    if (net->flexible > 0) fill_pass(net, heap, 1);
+    for (int32_t k = 0; k < net->rows; k++)
+        if (net->row[k].demand > largest) largest = net->row[k].demand;
+    fill_pass(net, heap, largest, 0);
+    if (net->flexible > 0) fill_pass(net, heap, largest, 1);
     free(heap);
     return SIPRING_OK;
 }
