@@ -74,9 +74,16 @@ def solve(
     return _run(model, start, time_limit_s)
 
 
+class _Silent(highspy.Highs):
+    """Quiet before it prints its banner, which version 1.16 does as it enables callbacks."""
+
+    def enableCallbacks(self) -> None:
+        self.silent()
+        super().enableCallbacks()
+
+
 def _run(model: Any, start: NDArray[np.float64] | None, time_limit_s: float | None) -> Answer:
-    highs = highspy.Highs()
-    highs.silent()
+    highs = _Silent()
     for name, value in (("threads", 1), ("random_seed", 0), ("mip_rel_gap", 0.0)):
         highs.setOptionValue(name, value)
     if time_limit_s is not None:

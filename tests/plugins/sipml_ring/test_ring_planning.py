@@ -1,5 +1,8 @@
 """What `plan` returns, on cases worked by hand."""
 
+import re
+from pathlib import Path
+
 import numpy as np
 import pytest
 from sipml_ring import plan
@@ -142,3 +145,12 @@ def test_a_plan_of_another_ring_cannot_be_continued():
     traffic = pairs(10, {(0, 4): 1.0})
     with pytest.raises(ConfigError, match="of another ring: clockwise was 2, is 3"):
         plan(traffic, wavelengths=6, previous=plan(traffic, wavelengths=4))
+
+
+def test_the_example_in_the_documentation_runs():
+    """Its last line promises that the same demand again leaves nothing dark."""
+    text = (Path(__file__).parents[3] / "docs" / "sip-ring.md").read_text(encoding="utf-8")
+    names = {}
+    exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], names)
+    assert 0 < names["ring"].minimum_ratio <= names["ring"].bound_ratio
+    assert not names["again"].dark_us.any()
