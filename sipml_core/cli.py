@@ -251,6 +251,62 @@ def explain(file: Path, overrides: tuple[str, ...], seed: int | None) -> None:
 
 
 @main.command()
+@click.argument("studies", nargs=-1)
+@click.option("--quick", is_flag=True, help="64 GPUs and fewer points: a look, not the paper's scale.")
+@search_options
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Default results/reproduce, or results/reproduce-quick."
+)
+@click.option("--picture/--no-picture", default=True, help="Draw the figures (needs matplotlib).")
+@answers
+def reproduce(
+    studies: tuple[str, ...],
+    quick: bool,
+    jobs: int | None,
+    cache: Path | None,
+    no_cache: bool,
+    out: Path | None,
+    picture: bool,
+) -> None:
+    """Repeat the paper's evaluation: fig1 fig5 fig6 degree latency scale claims, or all (the default).
+
+    Writes a figure (PNG and SVG) and the numbers (CSV) of each study, and holds the paper's claims
+    against them.
+
+    \b
+    Example:
+      python -m sipml_core reproduce claims fig5 --quick
+    """
+    import os
+
+    from sipml_core.report.files import prepare_folder
+    from sipml_core.report.plots import new_figure
+    from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
+    from sipml_core.reproduce.numbers import carry_out
+    from sipml_core.reproduce.study import study_names
+    from sipml_core.search.cache import AnswerCache, default_cache_folder
+
+    names = study_names() if not studies or "all" in studies else list(dict.fromkeys(studies))
+    folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")
+    prepare_folder(folder)
+    if picture:
+        new_figure(1, 1)
+    with _progress() as progress:
+        findings = carry_out(
+            names, _registry(), quick=quick, jobs=jobs or os.cpu_count() or 1,
+            cache=AnswerCache(None if no_cache else cache or default_cache_folder()), progress=progress,
+        )  # fmt: skip
+    console = _console()
+    for finding in findings:
+        for table in finding_tables(finding):
+            console.print(table)
+        for path in write_finding(finding, folder, picture):
+            click.echo(f"wrote {path}", err=True)
+    for line in reproduction_footnotes(findings):
+        console.print(line, style="dim", highlight=False, soft_wrap=True)
+
+
+@main.command()
 @click.argument("name", required=False)
 @click.option("--trace", is_flag=True, help="Show instead which plugins are loaded and called, in order.")
 @answers

@@ -151,7 +151,7 @@ def write_search(result: SearchResult, folder: Path) -> list[Path]:
     """search.csv has every candidate, search.json also the winners in full."""
     columns = [field.name for field in attrs.fields(SearchRow)]
     files = {
-        "search.csv": to_csv([_plain(attrs.asdict(row)) for row in result.rows], columns),
+        "search.csv": to_csv([plain_row(attrs.asdict(row)) for row in result.rows], columns),
         "search.json": json.dumps(_finite(attrs.asdict(result)), indent=1, sort_keys=True, allow_nan=False)
         + "\n",
     }
@@ -160,7 +160,7 @@ def write_search(result: SearchResult, folder: Path) -> list[Path]:
     return [folder / name for name in files]
 
 
-def _plain(row: dict[str, Any]) -> dict[str, Any]:
+def plain_row(row: dict[str, Any]) -> dict[str, Any]:
     """Values as CSV has them: lower-case truth values, nothing for what is not known."""
     return {
         key: "" if value is None else str(value).lower() if isinstance(value, bool) else value
