@@ -69,18 +69,24 @@ def _subtitle(finding: Finding) -> str:
 
 
 def _draw_panel(axes: Any, numbers: list[Number], quantity: str) -> None:
-    for label in dict.fromkeys(number.series for number in numbers):
+    labels = list(dict.fromkeys(number.series for number in numbers))
+    for label, size in zip(labels, _sizes(len(labels)), strict=True):
         known = [n for n in numbers if n.series == label and getattr(n, quantity) is not None]
         colour, marker, dashes = _style(label)
         axes.plot(
             [n.x for n in known], [getattr(n, quantity) for n in known], dashes,
-            color=colour, linewidth=1.6, alpha=0.85, label=label, marker=marker, markersize=5,
+            color=colour, linewidth=1.6, alpha=0.85, label=label, marker=marker, markersize=size,
         )  # fmt: skip
         hollow = [n for n in known if n.extrapolated]
-        _mark(axes, hollow, quantity, marker, 5, facecolor="white", edgecolor=colour)
+        _mark(axes, hollow, quantity, marker, size, facecolor="white", edgecolor=colour)
         tight = [n for n in known if n.tight_memory]
-        _mark(axes, tight, quantity, "o", 11, facecolor="none", edgecolor=colour)
+        _mark(axes, tight, quantity, "o", size + 6, facecolor="none", edgecolor=colour)
     _scales(axes, numbers, quantity)
+
+
+def _sizes(count: int) -> list[float]:
+    """Later markers are smaller, so that those of equal values are all seen."""
+    return [9.0 - 5.0 * place / max(1, count - 1) for place in range(count)]
 
 
 def _mark(axes: Any, numbers: list[Number], quantity: str, marker: str, size: float, **colours: str) -> None:
@@ -101,18 +107,36 @@ def _scales(axes: Any, numbers: list[Number], quantity: str) -> None:
     axes.set_xscale("log", base=2)
     points = sorted({number.x for number in numbers})
     axes.set_xticks(points, [f"{x:g}" for x in points], fontsize=8)
-    axes.set_yscale("log", base=2 if quantity in ("mp", "dp") else 10)
-    if quantity in ("mp", "dp"):
+    degrees = sorted(
+        {getattr(number, quantity) or 1 for number in numbers} if quantity in ("mp", "dp") else ()
+    )
+    axes.set_yscale("log", base=2 if degrees else 10)
+    if degrees:
+        axes.set_yticks(degrees)
+        axes.minorticks_off()
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
     else:
         axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
         axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
         axes.yaxis.set_minor_formatter(NullFormatter())
+    _at_least_a_factor(axes, 2.0)
     axes.tick_params(labelsize=8)
     axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
     axes.set_axisbelow(True)
     for side in ("top", "right"):
         axes.spines[side].set_visible(False)
+
+
+def _degrees(numbers: list[Number], quantity: str) -> list[int]:
+    return sorted({getattr(number, quantity) or 1 for number in numbers})
+
+
+def _at_least_a_factor(axes: Any, factor: float) -> None:
+    """Small differences look small: the scale spans `factor` or more."""
+    low, high = axes.get_ylim()
+    missing = factor / (high / low)
+    if missing > 1:
+        axes.set_ylim(low / missing**0.5, high * missing**0.5)
 
 
 def write_finding(finding: Finding, folder: Path, picture: bool) -> list[Path]:

@@ -75,25 +75,47 @@ def default_cache_folder() -> Path:
     return (Path(base) if base else Path.home() / ".cache") / "sipml"
 
 
-def question_key(kind: str, experiment: Experiment, candidate: Candidate, interconnect: Interconnect) -> str:
-    """Hash of all that the answer depends on: options, files they name, and the code itself."""
-    job = candidate.job
-    offers = [experiment.gpu, job.workload, job.placer, interconnect.topology]
-    if interconnect.scheduler is not None:
-        offers.append(interconnect.scheduler)
-    question = {
+@attrs.frozen
+class Keys:
+    """Hashes of all that an answer depends on: options, files they name, and the code itself."""
+
+    #: The same for questions about one cut and placed graph, on whatever interconnect.
+    graph: str
+    #: The answer's own.
+    answer: str
+
+
+def question_keys(
+    kind: str, experiment: Experiment, candidate: Candidate, interconnect: Interconnect
+) -> Keys:
+    """The keys of one question, "estimate" or "simulation"."""
+    job, scheduler = candidate.job, interconnect.scheduler
+    graph_offers = [experiment.gpu, job.workload, job.placer]
+    own_offers = [interconnect.topology, *([scheduler] if scheduler else [])]
+    packages = {type(offer).__module__.split(".")[0] for offer in (*graph_offers, *own_offers)}
+    graph = _hash(
+        {
+            "offers": [_offer(offer) for offer in graph_offers],
+            "precision": experiment.precision,
+            "seed": experiment.seed,
+            "engine": attrs.asdict(experiment.engine),
+            "cluster": attrs.asdict(interconnect.cluster),
+            "strategy": attrs.asdict(candidate.strategy) if candidate.strategy else candidate.refusal,
+            "layout": candidate.layout,
+        }
+    )
+    answer = {
         "kind": kind,
-        "code": code_fingerprint(tuple(sorted({type(offer).__module__.split(".")[0] for offer in offers}))),
-        "offers": [_offer(offer) for offer in offers],
-        "precision": experiment.precision,
-        "seed": experiment.seed,
-        "engine": attrs.asdict(experiment.engine),
-        "cluster": attrs.asdict(interconnect.cluster),
+        "graph": graph,
+        "code": code_fingerprint(tuple(sorted(packages))),
+        "offers": [_offer(offer) for offer in own_offers],
         "estimator": interconnect.estimator,
-        "strategy": attrs.asdict(candidate.strategy) if candidate.strategy else None,
-        "layout": candidate.layout,
     }
-    return hashlib.sha256(json.dumps(question, sort_keys=True, default=repr).encode()).hexdigest()
+    return Keys(graph, _hash(answer))
+
+
+def _hash(value: Any) -> str:
+    return hashlib.sha256(json.dumps(value, sort_keys=True, default=repr).encode()).hexdigest()
 
 
 def _offer(offer: Offer) -> dict[str, Any]:

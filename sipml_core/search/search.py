@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
@@ -12,7 +12,7 @@ from sipml_core.candidates import Candidate
 from sipml_core.config import Experiment, Interconnect
 from sipml_core.interfaces import Convergence
 from sipml_core.model.results import CaseResult
-from sipml_core.search.cache import Answer, AnswerCache, question_key
+from sipml_core.search.cache import Answer, AnswerCache, Keys, question_keys
 from sipml_core.search.result import TIGHT_MEMORY, SearchResult, SearchRow
 from sipml_core.search.work import ESTIMATE, SIMULATION, Question, Staff, Unit
 
@@ -66,33 +66,37 @@ def _questions(staff: Staff, experiments: Sequence[Experiment]) -> Iterator[Ques
 
 @attrs.frozen
 class _Asked:
-    """Asks the cache first, then the staff."""
+    """Asks the cache first, then the staff, and every question once."""
 
     staff: Staff
     cache: AnswerCache
     progress: Progress
 
     def all(self, kind: str, questions: Sequence[Question]) -> _Answers:
-        answers: _Answers = {}
-        keys = {question: self._key(kind, question) for question in questions}
+        keys = {question: self._keys(kind, question) for question in questions}
+        known: dict[str, Answer] = {}
+        open_questions: dict[str, Question] = {}
         for question, key in keys.items():
-            known = self.cache.get(key)
-            if known is not None:
-                answers[question] = known
-        units = _units(kind, [question for question in questions if question not in answers])
+            answer = self.cache.get(key.answer)
+            if answer is None:
+                open_questions.setdefault(key.answer, question)
+            else:
+                known[key.answer] = answer
+        units = _units(kind, open_questions.values(), keys)
+        all_answers = len(known) + len(open_questions)
 
         def received(unit: Unit, found: list[Answer]) -> None:
             for question, answer in zip(unit.questions, found, strict=True):
-                answers[question] = answer
-                self.cache.put(keys[question], answer)
-            self.progress(f"{kind}s", len(answers) / len(questions))
+                known[keys[question].answer] = answer
+                self.cache.put(keys[question].answer, answer)
+            self.progress(f"{kind}s", len(known) / all_answers)
 
         self.staff.ask(units, received)
-        return answers
+        return {question: known[key.answer] for question, key in keys.items()}
 
-    def _key(self, kind: str, question: Question) -> str:
+    def _keys(self, kind: str, question: Question) -> Keys:
         experiment, candidate, interconnect = _look_up(self.staff, question)
-        return question_key(kind, experiment, candidate, interconnect)
+        return question_keys(kind, experiment, candidate, interconnect)
 
 
 def _look_up(staff: Staff, question: Question) -> tuple[Experiment, Candidate, Interconnect]:
@@ -101,10 +105,11 @@ def _look_up(staff: Staff, question: Question) -> tuple[Experiment, Candidate, I
     return experiment, candidate, experiment.interconnects[question.interconnect]
 
 
-def _units(kind: str, questions: Iterable[Question]) -> list[Unit]:
-    together: dict[tuple[int, int, int], list[Question]] = defaultdict(list)
+def _units(kind: str, questions: Iterable[Question], keys: Mapping[Question, Keys]) -> list[Unit]:
+    """Questions about one graph go together, from whatever experiment."""
+    together: dict[str, list[Question]] = defaultdict(list)
     for question in questions:
-        together[question.experiment, question.job, question.candidate].append(question)
+        together[keys[question].graph].append(question)
     return [Unit(kind, tuple(group)) for group in together.values()]
 
 

@@ -34,7 +34,7 @@ class Question:
 
 @attrs.frozen
 class Unit:
-    """Questions about one candidate, asked together: its graph and placement are shared."""
+    """Questions asked together, whose graph and placement are the same."""
 
     kind: str
     questions: tuple[Question, ...]
@@ -57,14 +57,12 @@ class Desk:
 
     def answers(self, unit: Unit) -> list[Answer]:
         """One answer for each question: what was found, or why there is nothing to find."""
-        first = unit.questions[0]
-        experiment = self.experiments[first.experiment]
-        candidate = self.candidates(first.experiment, first.job)[first.candidate]
-        bench = Workbench(experiment=experiment)
-        return [self._answer(unit.kind, bench, candidate, question) for question in unit.questions]
+        bench = Workbench(experiment=self.experiments[unit.questions[0].experiment])
+        return [self._answer(unit.kind, bench, question) for question in unit.questions]
 
-    def _answer(self, kind: str, bench: Workbench, candidate: Candidate, question: Question) -> Answer:
-        interconnect = bench.experiment.interconnects[question.interconnect]
+    def _answer(self, kind: str, bench: Workbench, question: Question) -> Answer:
+        candidate = self.candidates(question.experiment, question.job)[question.candidate]
+        interconnect = self.experiments[question.experiment].interconnects[question.interconnect]
         try:
             if kind == SIMULATION:
                 return attrs.asdict(simulate_candidate(bench, candidate, interconnect, Clock(limit_s=None)))
@@ -77,7 +75,7 @@ class Desk:
             return {"infeasible": f"stalled: {error}"}
 
 
-#: asked(unit, its answers), as they come in.
+#: received(unit, its answers), as they come in.
 Received = Callable[[Unit, list[Answer]], None]
 
 
