@@ -7,6 +7,9 @@
 
 #define NEARLY (1 - 1e-9)
 
+/* Pairs times wavelengths times rounds that small rings are retried for. */
+enum { SMALL = 100000 };
+
 /* Counts of every row in both directions, and the indices they hold, to come back to. */
 typedef struct {
     double minimum; /* below 0: empty */
@@ -45,12 +48,18 @@ static void set_counts(net_t *net, const int32_t *count)
 static void save(const net_t *net, snapshot_t *s)
 {
     s->minimum = net_minimum(net);
+    get_counts(net, s->count);
     memcpy(s->held, net->held, sizeof(uint64_t) * mask_words(net));
 }
 
 static void load(net_t *net, const snapshot_t *s)
 {
     net_clear(net);
+    if (!net->continuous) {
+        set_counts(net, s->count);
+        net_occupy(net);
+        return;
+    }
     for (int32_t row = 0; row < net->rows; row++)
         for (int d = 0; d < DIRECTIONS; d++) {
             const uint64_t *held = s->held + ((size_t)row * DIRECTIONS + (size_t)d) * (size_t)net->words;
@@ -102,6 +111,50 @@ static int from_previous(net_t *net, const int32_t *need, double t, snapshot_t *
     return net_fill(net);
 }
 
+/* A number below `limit`, the same on every machine. */
+static int32_t draw(uint32_t *state, int32_t limit)
+{
+    *state = *state * UINT32_C(1664525) + UINT32_C(1013904223);
+    return (int32_t)((*state >> 8) % (uint32_t)limit);
+}
+
+static void shuffle(int32_t *order, int32_t many, uint32_t *state)
+{
+    for (int32_t k = 0; k < many; k++) order[k] = k;
+    for (int32_t k = many - 1; k > 0; k--) {
+        int32_t other = draw(state, k + 1), held = order[k];
+        order[k] = order[other];
+        order[other] = held;
+    }
+}
+
+/* On small rings, where one circuit is a large part of the minimum: place what a minimum just above the best needs,
+ * pair by pair in several orders, now and then in the longer direction first, and climb from there. */
+static int retry(net_t *net, double ceiling, snapshot_t *best)
+{
+    int64_t w = net->ring->wavelengths[CW] + net->ring->wavelengths[CCW], rounds = SMALL / (1 + net->rows * w);
+    int32_t *order = malloc(sizeof(int32_t) * ((size_t)net->rows + 1));
+    uint32_t state = 1;
+    if (!order) return SIPRING_EMEMORY;
+    for (; rounds > 0 && best->minimum > 0 && best->minimum < ceiling * NEARLY; rounds--) {
+        double goal = best->minimum * (1 + 1e-9);
+        net_clear(net);
+        shuffle(order, net->rows, &state);
+        for (int32_t k = 0; k < net->rows; k++) {
+            row_t *r = &net->row[order[k]];
+            int longer = draw(&state, 4) == 0;
+            while (r->served && ratio(r) < goal &&
+                   ((longer && net_add(net, order[k], !r->first)) || net_lift(net, order[k], goal)))
+                ;
+        }
+        if (net_minimum(net) < goal) continue;
+        net_climb(net, ceiling);
+        save(net, best);
+    }
+    free(order);
+    return SIPRING_OK;
+}
+
 /* From nothing: colour what t asks for; if that leaves circuits out, a little less, until all fit. */
 static int from_nothing(net_t *net, const int32_t *need, double t, snapshot_t *best)
 {
@@ -122,6 +175,9 @@ static int from_nothing(net_t *net, const int32_t *need, double t, snapshot_t *b
     }
     if (status != SIPRING_OK) return status;
     net_climb(net, t > 0 ? t : INFINITY);
+    save(net, best);
+    if ((status = retry(net, t > 0 ? t : INFINITY, best)) != SIPRING_OK) return status;
+    load(net, best);
     if ((status = net_relabel(net)) != SIPRING_OK) return status;
     return net_fill(net);
 }
@@ -146,17 +202,24 @@ done:
     return status;
 }
 
-/* Raises the minimum by single moves, the continuity rule aside; returns it and makes the counts the needs. */
-static double climb_freely(net_t *net)
+/* Raises the minimum of the counts, the continuity rule aside, and makes the counts the needs. */
+static int climb_freely(net_t *net, double *minimum)
 {
-    int continuous = net->continuous;
-    double t;
-    net->continuous = 0;
-    net_climb(net, INFINITY);
-    net->continuous = continuous;
-    t = net_minimum(net);
+    int continuous = net->continuous, status;
+    snapshot_t best;
+    status = snapshot_alloc(net, &best);
+    if (status == SIPRING_OK) {
+        net->continuous = 0;
+        net_climb(net, INFINITY);
+        save(net, &best);
+        if (net->flexible > 0) status = retry(net, INFINITY, &best);
+        load(net, &best);
+        net->continuous = continuous;
+    }
+    *minimum = net_minimum(net);
     for (int32_t k = 0; k < net->rows; k++) net->row[k].need = total(&net->row[k]);
-    return t;
+    snapshot_free(&best);
+    return status;
 }
 
 static int solve(net_t *net, int follow, double *ceiling)
@@ -170,13 +233,13 @@ static int solve(net_t *net, int follow, double *ceiling)
     if (status != SIPRING_OK) return status;
     if (t > 0) {
         net_occupy(net);
-        t = climb_freely(net);
+        if ((status = climb_freely(net, &t)) != SIPRING_OK) return status;
     }
     *ceiling = t;
     if (net->continuous) return solve_continuous(net, t, follow);
     if (t == 0) {
         if ((status = net_admit(net)) != SIPRING_OK) return status;
-        *ceiling = climb_freely(net);
+        if ((status = climb_freely(net, ceiling)) != SIPRING_OK) return status;
     }
     return net_fill(net);
 }
