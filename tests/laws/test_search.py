@@ -95,7 +95,8 @@ def test_what_does_not_divide_stays_in_the_table_with_the_numbers():
 
 def test_pure_data_parallelism_is_in_the_table_even_where_it_does_not_fit():
     """265 728 parameters and more at 16 bytes each, on a GPU of 4 MB."""
-    result = found(mp=[4, 8], gpu={"memory": "4 MB"})
+    tensor = {"tau_us": 0.5, "layout": "tensor"}
+    result = found(mp=[4, 8], gpu={"memory": "4 MB"}, strategy=tensor)
     (pure,) = [row for row in result.rows if row.mp == 1]
     assert pure.status == "infeasible"
     assert "the GPU has 4 MB" in pure.reason
