@@ -13,7 +13,8 @@ def test_csv_and_npy_give_the_same_matrix(tmp_path):
     for name in ("tm.npy", "tm.csv"):
         traffic = read_matrix(tmp_path / name)
         assert traffic.gpus == 3
-        assert list(zip(traffic.src, traffic.dst, traffic.demand, strict=True)) == [(0, 1, 1.5), (1, 2, 2), (2, 0, 3)]
+        entries = list(zip(traffic.src, traffic.dst, traffic.demand, strict=True))
+        assert entries == [(0, 1, 1.5), (1, 2, 2), (2, 0, 3)]
 
 
 @pytest.mark.parametrize(
