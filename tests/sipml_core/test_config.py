@@ -111,7 +111,7 @@ def test_a_mistyped_topology_gets_the_nearest_and_all_known():
         ({"topology__0__reach_hop": 3}, "topology[0].reach_hop is not a known key; did you mean"),
         ({"topology__0__reach_hops": 0}, "topology[0].reach_hops must be at least 1, got 0"),
         ({"topology__0__estimator": "oracel"}, "no estimator 'oracel'"),
-        ({"topology__0__scheduler": "greddy"}, "scheduler.name: no scheduler 'greddy'; did you mean 'greedy'?"),
+        ({"topology__0__scheduler": "greddy"}, "no scheduler 'greddy'; did you mean 'greedy'?"),
         ({"topology": [{"name": "ring"}, {"name": "ring"}]}, "topology 'ring' appears twice"),
         ({"workload__0__layres": 3}, "workload.layres is not a known key; did you mean 'layers'?"),
         ({"workload__0__strategy__tau": 3}, "strategy.tau is not a known key; did you mean 'tau_us'?"),
