@@ -191,7 +191,7 @@ def _quantity_table(finding: Finding, workload: str, numbers: list[Number], quan
 def _cell(number: Number, quantity: str) -> str:
     value = getattr(number, quantity)
     if value is None:
-        return "does not run"
+        return "-"
     marks = ("*" if number.extrapolated else "") + ("!" if number.tight_memory else "")
     return f"{value:.4g}{marks}"
 

@@ -129,14 +129,14 @@ def _finding(name: str, study: Study, results: list[tuple[Point, SearchResult]])
 
 def _number(workload: str, series: Series, point: Point, result: SearchResult) -> Number:
     rows = result.of(workload, series.topology)
-    if not rows:
+    if not rows and workload not in series.left_out:
         raise ConfigError(f"series {series.label!r}: no topology is labelled {series.topology!r}")
     row = _best(rows, series.pure_dp)
     return Number(
         workload=workload,
         series=series.label,
         x=point.x,
-        gpus=rows[0].gpus,
+        gpus=next(row.gpus for row in result.rows),
         mp=row.mp if row else None,
         dp=row.dp if row else None,
         global_batch=row.global_batch if row else None,
@@ -146,8 +146,13 @@ def _number(workload: str, series: Series, point: Point, result: SearchResult) -
         estimate_error=row.error if row else None,
         extrapolated=row.extrapolated if row else False,
         tight_memory=row.tight_memory if row else False,
-        reason="" if row else next(r.reason for r in rows if r.reason and (r.mp == 1 or not series.pure_dp)),
+        reason="" if row else series.left_out.get(workload) or _refusal(rows, series.pure_dp),
     )
+
+
+def _refusal(rows: list[SearchRow], pure_dp: bool) -> str:
+    """Why nothing runs: of the candidate with the highest degree, the last to be hopeless."""
+    return [row.reason for row in rows if row.reason and (row.mp == 1 or not pure_dp)][-1]
 
 
 def _best(rows: list[SearchRow], pure_dp: bool) -> SearchRow | None:

@@ -34,7 +34,8 @@ def test_every_experiment_of_every_study_is_valid(name, quick):
     assert len(found) == len(source.points(quick)) * len(source.experiment) >= 2
     for _, experiment in found:
         labels = {interconnect.label for interconnect in experiment.interconnects}
-        assert {series.topology for series in study.series} <= labels
+        workloads = {job.label for job in experiment.jobs}
+        assert all(s.topology in labels or workloads <= set(s.left_out) for s in study.series)
 
 
 def test_the_figure_5_of_the_paper_is_asked_for_in_full():
@@ -194,6 +195,14 @@ def test_verdicts_have_a_table(monkeypatch):
     finding = carried_out(monkeypatch, small_study(claim=(both,)))
     assert verdict_table(finding).row_count == 1
     assert finding.verdicts[0].points == 2
+
+
+def test_a_series_may_leave_out_a_workload_with_a_reason_but_not_silently(monkeypatch):
+    gone = Series(label="SiP-Ring", topology="sip-ring", left_out={"gpt": "it takes hours"})
+    finding = carried_out(monkeypatch, small_study(series=(gone,)))
+    assert {(n.time_to_accuracy_s, n.reason) for n in finding.numbers} == {(None, "it takes hours")}
+    with pytest.raises(ConfigError, match="no topology is labelled 'sip-ring'"):
+        carried_out(monkeypatch, small_study(series=(Series(label="SiP-Ring", topology="sip-ring"),)))
 
 
 def test_a_mistyped_study_gets_the_nearest():
