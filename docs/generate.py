@@ -17,7 +17,7 @@ from typing import Any
 import attrs
 
 from sipml_core import hookspecs
-from sipml_core.config import EngineTable, GpuTable, StrategyTable
+from sipml_core.config import EngineTable, GpuTable, SearchTable, StrategyTable
 from sipml_core.interfaces import GpuModel, Offer, Placer, Scheduler, Topology, Workload
 from sipml_core.model.cluster import Cluster
 from sipml_core.plugins import Registry, load
@@ -52,6 +52,12 @@ SECTIONS: tuple[tuple[str, type[Any], str], ...] = (
         "options.",
     ),
     ("[engine]", EngineTable, ""),
+    (
+        "[search]",
+        SearchTable,
+        "What the command `search` may vary; `run` ignores it. A `search = { ... }` inside a `[[workload]]` "
+        "changes it for that one. `placers` is a list of placement algorithms (default: that of [strategy]).",
+    ),
 )
 
 #: Keys of [[topology]] and [[workload]] beside the options of what they name.
@@ -70,6 +76,7 @@ OWN_KEYS = {
         ("name", "workload, below"),
         ("label", "what the results call it; needed if one workload appears twice"),
         ("strategy", "changes [strategy] for this one"),
+        ("search", "changes [search] for this one"),
     ),
 }
 
