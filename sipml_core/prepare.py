@@ -162,7 +162,9 @@ class Workbench:
         fabric = interconnect.topology.build(interconnect.cluster)
         if fabric.circuits and interconnect.scheduler is None:
             raise ConfigError(f"topology {interconnect.label!r} has circuits and needs a scheduler")
-        limits = placement_limits(strategy.mp, strategy.dp, fabric.degree, fabric.reach_hops)
+        limits = placement_limits(
+            strategy.mp, strategy.dp, fabric.degree, fabric.reach_hops, ring_peers=strategy.ring_peers
+        )
         balanced = self.balanced(job, interconnect, strategy)
         placement: Placement = self._placements.get(
             (job.label, strategy, interconnect.cluster, limits), lambda: job.placer.place(balanced, limits)

@@ -29,6 +29,10 @@ class Execution:
         "fluid", validator=one_of("ring", "fluid"),
         doc='all-reduce as explicit steps ("ring") or as one transfer per member and phase ("fluid")',
     )  # fmt: skip
+    counter_rotating: bool = option(
+        False,
+        doc="all-reduce half of the gradients each way round the ring of replicas: two peers, not one",
+    )
     recompute: bool = option(
         False, doc="keep only layer inputs and run the forward pass again while going backward"
     )
@@ -56,6 +60,11 @@ class Strategy(Execution):
     @property
     def gpus(self) -> int:
         return self.mp * self.dp
+
+    @property
+    def ring_peers(self) -> int:
+        """Counterparts in other replicas that a GPU sends gradients to."""
+        return min(2 if self.counter_rotating else 1, self.dp - 1)
 
     @property
     def local_batch(self) -> int:

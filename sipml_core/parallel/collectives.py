@@ -40,6 +40,10 @@ class Rings:
     form: str = attrs.field(validator=one_of("ring", "fluid"))
     priority: int = 0
     label: int = 0
+    #: Where a member sends: 1 to its successor, -1 to its predecessor.
+    way: int = 1
+    #: Half of the bytes each way round.
+    counter_rotating: bool = False
 
     def all_reduce(
         self, members: Members, size_bytes: float, ready: Nodes | None = None, *, made: int | None = None
@@ -65,6 +69,8 @@ class Rings:
         Nodes after which each member has the sum, shaped like `members[:, :made]`.
         """
         made = members.shape[1] if made is None else made
+        if self.counter_rotating:
+            return self._both_ways(members, size_bytes, ready, made)
         if members.ndim == 2:
             return self._flat_all_reduce(members, size_bytes, ready, made)
         inner = members.shape[-1]
@@ -80,6 +86,14 @@ class Rings:
         )
         done = np.moveaxis(done.reshape(outer_ready.shape), 1, -1)
         return self.all_gather(rows, size_bytes, done.reshape(-1, inner)).reshape(own.shape)
+
+    def _both_ways(self, members: Members, size_bytes: float, ready: Nodes | None, made: int) -> Nodes:
+        """Two all-reduces of half of the bytes, in opposite directions at the same time."""
+        done = self.builder.barriers(members[:, :made].shape, label=self.label)
+        for way in (1, -1):
+            ring = attrs.evolve(self, way=way, counter_rotating=False)
+            self.builder.depend(ring.all_reduce(members, size_bytes / 2, ready, made=made), done)
+        return done
 
     def reduce_scatter(self, members: Members, size_bytes: float, ready: Nodes | None = None) -> Nodes:
         """Each member gets one n-th of the sum of M bytes; arguments as of `all_reduce`, [groups, n]."""
@@ -103,7 +117,7 @@ class Rings:
         if n == 1 or self.form == "fluid":
             return self._fluid(members, size_bytes, 2 * (n - 1), ready, made)
         sends = self._steps(members, size_bytes / n, 2 * (n - 1), ready, own_steps=n, made=made)
-        return np.roll(sends[-1], 1, axis=-1)
+        return np.roll(sends[-1], self.way, axis=-1)
 
     def _steps(
         self,
@@ -119,11 +133,11 @@ class Rings:
 
         The predecessor of the first member is the last one, or that one's image among those made.
         """
-        src, dst = _ring(members, made)
+        src, dst = self._ring(members, made)
         sends = self.builder.transfers(
             np.broadcast_to(src, (steps, *src.shape)), dst, chunk_bytes, self.priority
         )
-        self.builder.depend(np.roll(sends[:-1], 1, axis=-1), sends[1:])
+        self.builder.depend(np.roll(sends[:-1], self.way, axis=-1), sends[1:])
         if ready is not None:
             self.builder.depend(ready, sends[:own_steps])
         return sends
@@ -131,7 +145,7 @@ class Rings:
     def _joined(self, sends: Nodes, ready: Nodes | None) -> Nodes:
         """A barrier per member after what it receives and after its own part."""
         done = self.builder.barriers(sends.shape[1:], label=self.label)
-        self.builder.depend(np.roll(sends, 1, axis=-1), done)
+        self.builder.depend(np.roll(sends, self.way, axis=-1), done)
         if ready is not None:
             self.builder.depend(ready, done)
         return done
@@ -143,7 +157,7 @@ class Rings:
         n = members.shape[-1]
         if n == 1:
             return self.builder.barriers(members.shape, label=self.label) if ready is None else ready
-        src, dst = _ring(members, made)
+        src, dst = self._ring(members, made)
         sends = self.builder.transfers(src, dst, size_bytes * steps / n, self.priority, float(steps))
         groups = (members.shape[0], 1)
         if ready is not None:
@@ -154,10 +168,9 @@ class Rings:
         self.builder.depend(sends, end)
         return np.broadcast_to(end, src.shape)
 
-
-def _ring(members: Members, made: int | None) -> tuple[Members, Members]:
-    """The first `made` members of each ring (None: all), and their successors. [groups, made]"""
-    return members[:, :made], np.roll(members, -1, axis=-1)[:, :made]
+    def _ring(self, members: Members, made: int | None) -> tuple[Members, Members]:
+        """The first `made` members of each ring (None: all), and whom they send to. [groups, made]"""
+        return members[:, :made], np.roll(members, -self.way, axis=-1)[:, :made]
 
 
 def ring_allreduce_tasks(gpus: int, size_bytes: float, *, form: str = "ring") -> TaskGraph:

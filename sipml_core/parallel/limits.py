@@ -10,13 +10,19 @@ from sipml_core.model.balanced import BalancedGraph, PlacementLimits
 
 
 def placement_limits(
-    devices: int, dp: int, degree: int | None = None, reach_hops: int | None = None
+    devices: int,
+    dp: int,
+    degree: int | None = None,
+    reach_hops: int | None = None,
+    *,
+    ring_peers: int = 1,
 ) -> PlacementLimits:
     """The limits of a group of `devices` GPUs, one of `dp` replicas (paper, section 3.2, ii).
 
-    With replicas, one circuit of the degree goes to the counterpart in the next group and
-    degree - 1 peers are left. If they do not cover the group, devices may talk up to
-    floor(peers / 2) apart on the circle of the group, which gives each at most that many peers.
+    With replicas, one circuit of the degree goes to the counterpart in the next group (or two, to
+    both neighbours: `ring_peers`), and the rest is left for peers. If they do not cover the group,
+    devices may talk up to floor(peers / 2) apart on the circle of the group, which gives each at most
+    that many peers.
 
     On a ring, groups lie one after the other, so a counterpart is `devices` hops away and must be
     within reach; then so is every pair of a group. A single group is the whole ring, and its
@@ -32,6 +38,8 @@ def placement_limits(
         Peers that a GPU may hold circuits to, D; None: any number.
     reach_hops
         Ring neighbours on either side that a circuit can span; None: not a ring.
+    ring_peers
+        Counterparts that a GPU sends gradients to, if there are replicas: 1, or 2 both ways round.
 
     Raises
     ------
@@ -46,19 +54,19 @@ def placement_limits(
             f"mp={devices} with dp={dp} puts the next replica {devices} hops away on the ring, "
             f"but reach_hops is {reach_hops}; the largest mp is {reach_hops}"
         )
-    ranges = [_degree_range(devices, dp, degree), _reach_range(devices, dp, reach_hops)]
+    ranges = [_degree_range(devices, dp, degree, ring_peers), _reach_range(devices, dp, reach_hops)]
     known = [hops for hops in ranges if hops is not None]
     return PlacementLimits(devices=devices, range_hops=min(known) if known else None)
 
 
-def _degree_range(devices: int, dp: int, degree: int | None) -> int | None:
+def _degree_range(devices: int, dp: int, degree: int | None, ring_peers: int) -> int | None:
     if degree is None:
         return None
-    peers = degree - 1 if dp > 1 else degree
+    peers = degree - ring_peers if dp > 1 else degree
     if peers >= devices - 1:
         return None
     if peers < 2:
-        shared = f", one of it for the ring of dp={dp} replicas," if dp > 1 else ""
+        shared = f", {ring_peers} of it for the ring of dp={dp} replicas," if dp > 1 else ""
         raise InfeasibleError(
             f"mp={devices} needs two peers for each GPU at least, but degree {degree}{shared} "
             f"leaves {peers}; the largest mp is {peers + 1}"

@@ -236,7 +236,13 @@ class Lowering:
         builder.depend(tasks[:, bucket.producers], ready[:, maker])
         idle = np.flatnonzero(np.bincount(maker, minlength=devices) == 0)
         builder.depend(tasks[:, bucket.producers, None], ready[:, None, idle])
-        rings = Rings(builder=builder, form=self.strategy.collective, priority=priority, label=label)
+        rings = Rings(
+            builder=builder,
+            form=self.strategy.collective,
+            priority=priority,
+            label=label,
+            counter_rotating=self.strategy.counter_rotating,
+        )
         members = self.layout[:, bucket.devices].reshape(1, *self.tiers, devices)
         made = len(tasks) // self.period
         done = rings.all_reduce(

@@ -7,9 +7,10 @@ from sipml_core.circuits.driver import ScheduledCircuits, job_bytes
 from sipml_core.circuits.estimators import ESTIMATORS
 from sipml_core.config import read_experiment
 from sipml_core.engine.simulate import simulate
+from sipml_core.errors import InfeasibleError
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
-from sipml_core.parallel.collectives import ring_allreduce_tasks
+from sipml_core.parallel.collectives import Rings, ring_allreduce_tasks
 from sipml_core.parallel.taskbuilder import TaskBuilder
 from sipml_core.plugins import load
 from sipml_core.prepare import Workbench
@@ -117,6 +118,27 @@ def test_an_all_reduce_is_never_below_its_bound(name, gpus):
         assert timeline.total_us == pytest.approx(bound_us, rel=1e-9)
 
 
+def gradients(gpus, size_bytes, **options):
+    """An all-reduce alone."""
+    builder = TaskBuilder(gpus, ("sync",))
+    Rings(builder=builder, **options).all_reduce(np.arange(gpus, dtype=np.int32)[None], size_bytes)
+    return builder.build()
+
+
+@pytest.mark.parametrize("form", ["ring", "fluid"])
+def test_two_directions_of_the_ring_carry_twice_as_much(form):
+    """SiP-Ring has W/2 wavelengths each way. One logical ring uses those of one way; two that run against
+    each other use all: 2 (n - 1) / n S / B, as on Elect-Flat, where it makes no difference."""
+    size_bytes, gpus = 8e6, 40
+    bound_us = 2 * (gpus - 1) / gpus * size_bytes / (800 * BYTES_PER_US)
+    for counter_rotating, ring_us in ((False, 2 * bound_us), (True, bound_us)):
+        tasks = gradients(gpus, size_bytes, form=form, counter_rotating=counter_rotating)
+        assert tasks.size_bytes.sum() == pytest.approx(2 * (gpus - 1) * size_bytes, rel=1e-12)
+        assert timeline_of(tasks, "sip-ring", 800)[0].total_us == pytest.approx(ring_us, rel=1e-9)
+        assert timeline_of(tasks, "elect-flat", 800)[0].total_us == pytest.approx(bound_us, rel=1e-9)
+
+
+@pytest.mark.parametrize("counter_rotating", [False, True])
 @pytest.mark.parametrize("model", ["transformer", "resnet50"])
 @pytest.mark.parametrize(
     ("topology", "bandwidth_gbps"),
@@ -131,7 +153,7 @@ def test_an_all_reduce_is_never_below_its_bound(name, gpus):
     ids=lambda value: str(value.get("switches", value["name"])) if isinstance(value, dict) else str(value),
 )
 @pytest.mark.parametrize("mp", [4, 8, 16])
-def test_no_gpu_talks_to_more_peers_than_its_degree(model, topology, bandwidth_gbps, mp):
+def test_no_gpu_talks_to_more_peers_than_its_degree(model, topology, bandwidth_gbps, mp, counter_rotating):
     """MP uses at most D - 1 peers, the all-reduce one more (paper, section 3.2), and on a ring nobody
     talks beyond the reach: counted over every transfer of the job, collectives included."""
     tables = {
@@ -141,12 +163,17 @@ def test_no_gpu_talks_to_more_peers_than_its_degree(model, topology, bandwidth_g
             "name": model,
             "strategy": {
                 "mp": mp, "dp": 64 // mp, "global_batch": 64, "layout": "tensor", "tau_us": 5,
+                "counter_rotating": counter_rotating,
             },
         },
         "topology": topology,
     }  # fmt: skip
     experiment = read_experiment(tables, REGISTRY)
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
+    if counter_rotating and bandwidth_gbps == 75:
+        with pytest.raises(InfeasibleError, match="degree 3, 2 of it for the ring of dp"):
+            Workbench(experiment=experiment).prepare(job, interconnect, job.strategy(64))
+        return
     prepared = Workbench(experiment=experiment).prepare(job, interconnect, job.strategy(64))[0]
     pairs = np.unique(prepared.tasks.src.astype(np.int64) * 64 + prepared.tasks.dst)
     degree = prepared.fabric.degree

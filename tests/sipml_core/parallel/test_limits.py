@@ -55,7 +55,7 @@ def test_reach_table_agrees_with_the_limits():
     ("devices", "dp", "degree", "reach", "message"),
     [
         (32, 4, None, 16, "mp=32 with dp=4 .* 32 hops away.* reach_hops is 16; the largest mp is 16"),
-        (2, 4, 1, None, "degree 1, one of it for the ring of dp=4 replicas, leaves 0; the largest mp is 1"),
+        (2, 4, 1, None, "degree 1, 1 of it for the ring of dp=4 replicas, leaves 0; the largest mp is 1"),
         (3, 4, 2, None, "leaves 1; the largest mp is 2"),
         (3, 1, 1, None, "degree 1 leaves 1; the largest mp is 2"),
     ],
@@ -70,3 +70,12 @@ def test_numbers_below_one_are_refused():
     """A degree of 0 is no network."""
     with pytest.raises(ConfigError, match="degree must be at least 1, got 0"):
         placement_limits(4, 1, degree=0)
+
+
+def test_counter_rotating_rings_leave_one_peer_less():
+    """D = 6: five peers are left for MP with one ring, hence two apart; four with two rings, two apart;
+    with D = 5 four and three, hence two and one apart."""
+    assert placement_limits(8, 4, 6).range_hops == 2
+    assert placement_limits(8, 4, 6, ring_peers=2).range_hops == 2
+    assert placement_limits(8, 4, 5).range_hops == 2
+    assert placement_limits(8, 4, 5, ring_peers=2).range_hops == 1
