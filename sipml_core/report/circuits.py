@@ -103,6 +103,8 @@ def plan_picture(plan: CircuitPlan, traffic: TrafficMatrix) -> bytes:
 def _heat_map(axes: Any, dense: NDArray[np.float64], label: str) -> None:
     image = axes.imshow(np.ma.masked_equal(dense, 0), cmap="viridis", interpolation="nearest")
     axes.set_facecolor("0.92")
+    for axis in (axes.xaxis, axes.yaxis):
+        axis.get_major_locator().set_params(integer=True)
     axes.set_xlabel("to GPU")
     axes.set_ylabel("from GPU")
     axes.set_title(label, fontsize="medium")
