@@ -52,7 +52,8 @@ int ocs_admit(const ocs_problem *problem, const int64_t *order, uint8_t *admitte
 
     if (ports_new(&used, problem->gpus))
         return OCS_ENOMEM;
-    memset(admitted, 0, (size_t)problem->pairs);
+    for (int64_t p = 0; p < problem->pairs; p++)
+        admitted[p] = 0;
     for (int64_t k = 0; k < problem->pairs; k++) {
         const int64_t p = order[k];
         int32_t *out = &used.out[problem->src[p]], *in = &used.in[problem->dst[p]];

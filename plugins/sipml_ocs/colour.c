@@ -12,7 +12,6 @@
 #include "ocs.h"
 
 #include <stdlib.h>
-#include <string.h>
 
 typedef struct colouring {
     int32_t gpus, switches;
@@ -272,7 +271,8 @@ int ocs_colour(const ocs_problem *problem, const int32_t *circuits, const int32_
     left = malloc((pairs + 1) * sizeof *left);
     if (!left)
         goto done;
-    memcpy(left, circuits, pairs * sizeof *left);
+    for (size_t p = 0; p < pairs; p++)
+        left[p] = circuits[p];
     if (previous)
         keep_circuits(&c, problem, left);
     status = place_rest(&c, problem, left);
@@ -283,7 +283,8 @@ int ocs_colour(const ocs_problem *problem, const int32_t *circuits, const int32_
     if (previous)
         ocs_count(problem, port_map, previous, kept);
     else
-        memset(kept, 0, pairs * sizeof *kept);
+        for (size_t p = 0; p < pairs; p++)
+            kept[p] = 0;
 done:
     free(left);
     colouring_free(&c);
