@@ -4,6 +4,13 @@
 
 #include "ring.h"
 
+static int ring_ok(const sipring_ring *g)
+{
+    int32_t clockwise = g->wavelengths[0], counter = g->wavelengths[1];
+    return g->gpus >= 1 && g->reach_hops >= 1 && clockwise >= 0 && counter >= 0 && (clockwise > 0 || counter > 0) &&
+           clockwise <= SIPRING_MAX_WAVELENGTHS && counter <= SIPRING_MAX_WAVELENGTHS;
+}
+
 static int shape_ok(const sipring_ring *g, const sipring_circuits *c, int64_t k)
 {
     int32_t pair = c->pair[k];
@@ -32,6 +39,7 @@ static int mark(const sipring_ring *g, const sipring_circuits *c, int64_t k, uns
 
 int sipring_check(const sipring_ring *g, const sipring_circuits *circuits, int64_t *bad)
 {
+    if (!ring_ok(g)) return SIPRING_ERING;
     size_t width = (size_t)(g->wavelengths[0] > g->wavelengths[1] ? g->wavelengths[0] : g->wavelengths[1]);
     unsigned char *used = calloc(2 * (size_t)g->gpus * width + 1, 1);
     int32_t *load = calloc(2 * (size_t)g->gpus, sizeof(int32_t));

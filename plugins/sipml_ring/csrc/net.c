@@ -6,7 +6,7 @@
 static int ring_ok(const sipring_ring *g)
 {
     return g->gpus >= 1 && g->reach_hops >= 1 && g->wavelengths[CW] >= 0 && g->wavelengths[CCW] >= 0 &&
-           g->wavelengths[CW] + g->wavelengths[CCW] >= 1 && g->wavelengths[CW] <= SIPRING_MAX_WAVELENGTHS &&
+           (g->wavelengths[CW] > 0 || g->wavelengths[CCW] > 0) && g->wavelengths[CW] <= SIPRING_MAX_WAVELENGTHS &&
            g->wavelengths[CCW] <= SIPRING_MAX_WAVELENGTHS;
 }
 

@@ -306,7 +306,7 @@ static int adopt(net_t *net, const sipring_circuits *start, int64_t *bad)
             if ((int64_t)net->row[row].src * net->n + net->row[row].dst < key) low = row + 1;
             else high = row;
         }
-        if (low == net->rows || (int64_t)net->row[low].src * net->n + net->row[low].dst != key ||
+        if (low == net->rows || net->row[low].src != start->src[pair] || net->row[low].dst != start->dst[pair] ||
             net->row[low].asked < 0 || net->row[low].hops[d] == 0)
             return SIPRING_ECIRCUITS;
         if (!net->continuous) {
@@ -336,6 +336,8 @@ int sipring_complete(const sipring_ring *ring, const sipring_demand *demand, con
 
 static int take_counts(net_t *net, const int32_t *count, int64_t *bad)
 {
+    int64_t left[DIRECTIONS]; /* what all segments hold: keeps every sum below within its type */
+    for (int d = 0; d < DIRECTIONS; d++) left[d] = (int64_t)net->n * net->ring->wavelengths[d];
     for (int32_t k = 0; k < net->rows; k++) {
         row_t *r = &net->row[k];
         if (r->asked < 0) continue;
@@ -343,6 +345,7 @@ static int take_counts(net_t *net, const int32_t *count, int64_t *bad)
         for (int d = 0; d < DIRECTIONS; d++) {
             r->count[d] = count[DIRECTIONS * r->asked + d];
             if (r->count[d] < 0 || (r->count[d] > 0 && r->hops[d] == 0)) return SIPRING_ECIRCUITS;
+            if (r->count[d] > net->ring->wavelengths[d] || (left[d] -= r->count[d]) < 0) return SIPRING_ECONFLICT;
         }
         r->need = total(r);
     }

@@ -57,7 +57,7 @@ static void traffic_free(traffic *t)
     free(t->demand);
 }
 
-/* Each ordered pair with a chance of `percent`; demands over twelve powers of ten, or few of them, so that ratios tie. */
+/* Each ordered pair with a chance of `percent`; demands over twelve powers of ten, or only two, so that ratios tie. */
 static void draw_traffic(traffic *t, int32_t gpus, int32_t switches, int percent, uint64_t *seed)
 {
     uint8_t *wanted = array((int64_t)gpus * gpus, 1);
