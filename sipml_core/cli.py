@@ -351,7 +351,7 @@ def new_plugin(name: str, folder: Path | None) -> None:
 @click.option("--scheduler", help="Default: the topology's own.")
 @click.option("--set", "overrides", multiple=True, metavar="KEY=VALUE", help="An option of the topology.")
 @click.option("--out", type=click.Path(path_type=Path), default=Path("results/circuits"), show_default=True)
-@click.option("--picture/--no-picture", default=True, help="Draw plan.png (needs matplotlib).")
+@click.option("--picture/--no-picture", default=None, help="Draw plan.png; default: if matplotlib is there.")
 @answers
 def circuits(
     topology: str,
@@ -360,7 +360,7 @@ def circuits(
     scheduler: str | None,
     overrides: tuple[str, ...],
     out: Path,
-    picture: bool,
+    picture: bool | None,
 ) -> None:
     """Plan circuits for one traffic matrix and show what they achieve.
 
@@ -373,15 +373,18 @@ def circuits(
     from sipml_core.planning import plan_circuits
     from sipml_core.report.circuits import plan_summary, plan_table, summary_lines, write_plan
     from sipml_core.report.files import prepare_folder
+    from sipml_core.report.plots import can_draw
 
     registry = _registry()
     traffic = read_matrix(matrix)
     plan, notes = plan_circuits(registry, topology, scheduler, traffic, bandwidth, overrides)
     prepare_folder(out)
-    files = write_plan(plan, traffic, out, picture)
+    files = write_plan(plan, traffic, out, can_draw() if picture is None else picture)
     _console().print(plan_table(plan, traffic, f"{topology}: circuits for {matrix.name}"))
     for line in (*notes, *summary_lines(plan_summary(plan, traffic))):
         click.echo(line)
+    if picture is None and not can_draw():
+        click.echo("no picture without matplotlib: python -m pip install matplotlib", err=True)
     click.echo(f"wrote {', '.join(str(path) for path in files)}", err=True)
 
 

@@ -2,10 +2,16 @@
 
 from __future__ import annotations
 
+import importlib.util
 import io
 from typing import Any
 
 from sipml_core.errors import ConfigError
+
+
+def can_draw() -> bool:
+    """Whether matplotlib is installed."""
+    return importlib.util.find_spec("matplotlib") is not None
 
 
 def new_figure(width_in: float, height_in: float) -> Any:
@@ -16,7 +22,7 @@ def new_figure(width_in: float, height_in: float) -> Any:
     try:
         from matplotlib.figure import Figure
     except ImportError:
-        raise ConfigError("figures need matplotlib: python -m pip install 'sipml[plot]'") from None
+        raise ConfigError("figures need matplotlib: python -m pip install matplotlib") from None
     return Figure(figsize=(width_in, height_in), layout="constrained")
 
 

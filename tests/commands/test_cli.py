@@ -172,6 +172,20 @@ def test_circuits_plans_a_matrix_and_draws_it(tmp_path):
     assert summary["unserved_pairs"] == []
 
 
+def test_circuits_plans_without_matplotlib_too(tmp_path, monkeypatch):
+    """The README's first command installs none: the plan is written, and the missing picture is said."""
+    for module in ("matplotlib", "matplotlib.figure"):
+        monkeypatch.setitem(sys.modules, module, None)
+    monkeypatch.setattr("sipml_core.report.plots.can_draw", lambda: False)
+    (tmp_path / "tm.csv").write_text("0,5,0\n0,0,5\n5,0,0\n")
+    asked = ("circuits", "--topology", "sip-ocs", "--matrix", tmp_path / "tm.csv", "--out", tmp_path / "o")
+    result = call(*asked)
+    assert result.exit_code == 0, result.stderr
+    assert sorted(path.name for path in (tmp_path / "o").iterdir()) == ["plan.csv", "plan.json"]
+    assert "no picture without matplotlib" in result.stderr
+    assert call(*asked, "--picture").exit_code == 2
+
+
 def test_circuits_refuses_what_it_cannot_plan(tmp_path):
     matrix = tmp_path / "tm.csv"
     matrix.write_text("0,5\n5,0\n")
