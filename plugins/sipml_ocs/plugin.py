@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from sipml_core.checks import at_least, one_of, positive
+from sipml_core.checks import at_least, between, one_of, positive
 from sipml_core.errors import ConfigError
 from sipml_core.hookspecs import hookimpl
 from sipml_core.interfaces import Scheduler, Topology
@@ -18,13 +18,16 @@ from sipml_core.units import format_us, parse_us
 from sipml_ocs.circuits import OcsCircuits, OcsPlan, switches_of
 from sipml_ocs.planning import plan
 
+#: A plan takes time in proportion to it; more links than this no GPU has.
+MAX_SWITCHES = 1024
+
 
 @attrs.frozen(kw_only=True)
 class SipOcsOptions:
     switches: int = option(
         16,
         doc="optical switches of one port per GPU; a GPU has a link of B / switches to each",
-        validator=at_least(1),
+        validator=between(1, MAX_SWITCHES),
     )
     #: 10 ms: MEMS switches (SiP-ML, section 3.3).
     reconfiguration_us: float = option(

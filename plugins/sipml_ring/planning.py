@@ -14,6 +14,9 @@ from sipml_ring import kernel
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.ringplan import RingPlan
 
+#: Below, wavelengths / demand would overflow, and bisection on it never end.
+LEAST_DEMAND = 1e-200
+
 Algorithm = Callable[..., RingPlan]
 
 
@@ -88,6 +91,11 @@ def plan_with(
     """`plan` for a ring that is described already. See there."""
     if control.gpus != traffic.gpus:
         raise ConfigError(f"the traffic matrix is for {traffic.gpus} GPUs, the ring has {control.gpus}")
+    if traffic.pairs and traffic.demand.min() < LEAST_DEMAND:
+        raise ConfigError(
+            f"demands on the ring must be at least {LEAST_DEMAND:g}, got {traffic.demand.min()}; "
+            "any unit will do"
+        )
     if previous is not None:
         _same_ring(control, previous.control)
         if algorithm == previous.algorithm and _unchanged(traffic, previous):

@@ -190,6 +190,8 @@ def test_circuits_refuses_what_it_cannot_plan(tmp_path):
     matrix = tmp_path / "tm.csv"
     matrix.write_text("0,5\n5,0\n")
     assert "has no circuits to plan" in refused("circuits", "--topology", "elect-flat", "--matrix", matrix)
+    many = refused("circuits", "--topology", "sip-ocs", "--matrix", matrix, "--set", "switches=1000000")
+    assert "switches must be from 1 to 1024, got 1000000" in many
     matrix.write_text("0,-5\n5,0\n")
     assert "must be finite and not negative" in refused(
         "circuits", "--topology", "sip-ocs", "--matrix", matrix

@@ -88,7 +88,7 @@ class TestTopology:
     @pytest.mark.parametrize(
         ("options", "words"),
         [
-            ({"switches": 0}, "switches must be at least 1, got 0"),
+            ({"switches": 0}, "switches must be from 1 to 1024, got 0"),
             ({"interval_us": 0}, "interval_us must be positive"),
             ({"interval_us": 100, "relay": True, "reconfiguration_us": 1}, "leave out interval_us, or relay"),
             ({"interval_us": 100}, "must exceed reconfiguration_us"),

@@ -154,3 +154,10 @@ def test_the_example_in_the_documentation_runs():
     exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], names)
     assert 0 < names["ring"].minimum_ratio <= names["ring"].bound_ratio
     assert not names["again"].dark_us.any()
+
+
+def test_demands_too_small_to_divide_by_are_refused():
+    """Wavelengths over a demand of 1e-308 overflow: one line, and no endless search."""
+    traffic = TrafficMatrix.from_pairs(6, [0, 1], [1, 2], [1e-308, 2e-308])
+    with pytest.raises(ConfigError, match="must be at least 1e-200, got 1e-308"):
+        plan(traffic, wavelengths=8)
