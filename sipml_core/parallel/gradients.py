@@ -85,20 +85,22 @@ def _holders(tasks: GroupTasks, gradient: _Gradient) -> tuple[int, ...]:
 
 
 def _gradients(tasks: GroupTasks) -> list[_Gradient]:
-    """Gradient boxes, each with everyone who makes or needs a part of it."""
+    """Gradient boxes, each with everyone who makes or needs it, and nobody who has only a part of it.
+
+    Uses of one parameter may cut it differently, as the lookup and the logits of a tied embedding do.
+    """
     graph = tasks.graph
     parameter, makes = _shard_parameters(graph)
     found = []
     for number in np.unique(parameter[makes]):
         shards = np.flatnonzero(parameter == number)
         made, used = shards[makes[shards]], shards[~makes[shards]]
-        box = np.concatenate([graph.shard_lo[made], graph.shard_hi[made]], axis=1)
-        boxes, box_of = np.unique(box, axis=0, return_inverse=True)
-        lo, hi = np.split(boxes, 2, axis=1)
+        lo, hi = _cells(graph, shards)
+        makers = _meet(lo, hi, graph.shard_lo[made], graph.shard_hi[made])
         needs = _meet(lo, hi, graph.shard_lo[used], graph.shard_hi[used])
         element_bytes = graph.graph.tensors[graph.shard_tensor[made[0]]].element_bytes
-        for index in range(len(boxes)):
-            producers = graph.shard_subop[made[box_of.reshape(-1) == index]]
+        for index in np.flatnonzero(makers.any(axis=1)):
+            producers = graph.shard_subop[made[makers[index]]]
             found.append(
                 _Gradient(
                     position=int(tasks.position[producers].max()),
@@ -108,6 +110,16 @@ def _gradients(tasks: GroupTasks) -> list[_Gradient]:
                 )
             )
     return found
+
+
+def _cells(graph: BalancedGraph, shards: NDArray[np.intp]) -> tuple[Indices, Indices]:
+    """Boxes that no shard cuts: every axis divided wherever a shard begins or ends. [cells, MAX_RANK]"""
+    both = np.concatenate([graph.shard_lo[shards], graph.shard_hi[shards]])
+    edges = [np.unique(axis) for axis in both.T]
+    lo = np.meshgrid(*(edge[:-1] for edge in edges), indexing="ij")
+    hi = np.meshgrid(*(edge[1:] for edge in edges), indexing="ij")
+    rank = len(edges)
+    return np.stack(lo, -1).reshape(-1, rank), np.stack(hi, -1).reshape(-1, rank)
 
 
 def _shard_parameters(graph: BalancedGraph) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:

@@ -58,14 +58,8 @@ def link_bytes(form, name):
 
 
 def gradient_bytes(case):
-    """fp16 gradients of all parameters, each held once in a group. [bytes]
-
-    With model parallelism the tied embedding counts twice: it is looked up cut by features and multiplied
-    cut by vocabulary, so its two gradients are held in different pieces.
-    """
-    job = case.jobs[0]
-    tied = GPT["vocabulary"] * GPT["hidden"] if job.table.mp > 1 else 0
-    return 2.0 * (job.workload.graph(4, "mixed").parameter_elements + tied)
+    """fp16 gradients of all parameters, each once for a group, whoever in it holds them. [bytes]"""
+    return 2.0 * case.jobs[0].workload.graph(4, "mixed").parameter_elements
 
 
 @pytest.mark.parametrize(
