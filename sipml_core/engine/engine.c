@@ -257,20 +257,21 @@ int engine_run(engine *run, double until_us, int64_t max_events)
     if (!run->started)
         start(run);
     int64_t first = run->events;
+    double limit = until_us + SAME_TIME * until_us;
     for (;;) {
         double next = next_event(run);
         if (run->ended == run->nodes)
             return ENGINE_DONE;
         if (isinf(next) && isinf(until_us))
             return ENGINE_STALLED;
-        if (next > until_us) {
+        if (next > limit) {
             if (until_us > run->now)
                 run->now = until_us;
             return ENGINE_PAUSED;
         }
         if (run->events - first >= max_events)
             return ENGINE_BUDGET;
-        instant(run, next);
+        instant(run, next < until_us ? next : until_us);
     }
 }
 

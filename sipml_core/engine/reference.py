@@ -129,18 +129,19 @@ class ReferenceSession:
         if not self._started:
             self._start()
         first = self._events
+        limit_us = until_us + SAME_TIME * until_us
         while True:
             next_us = self._next_us()
             if self._ended == self.tasks.nodes:
                 return State.DONE
             if math.isinf(next_us) and math.isinf(until_us):
                 return State.STALLED
-            if next_us > until_us:
+            if next_us > limit_us:
                 self._advance(until_us)
                 return State.PAUSED
             if max_events is not None and self._events - first >= max_events:
                 return State.BUDGET
-            self._instant(next_us)
+            self._instant(min(next_us, until_us))
 
     def _start(self) -> None:
         self._started = True
