@@ -9,7 +9,13 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.circuits.driver import ScheduledCircuits, job_bytes, refuse_unserved, unserved_pairs
+from sipml_core.circuits.driver import (
+    ScheduledCircuits,
+    circuit_traffic,
+    job_bytes,
+    refuse_unserved,
+    unserved_pairs,
+)
 from sipml_core.circuits.estimators import ESTIMATORS
 from sipml_core.circuits.relay import with_relays
 from sipml_core.config import Experiment, Interconnect, Job
@@ -298,17 +304,20 @@ class Workbench:
         control, scheduler = fabric.circuits, interconnect.scheduler
         if control is None or scheduler is None:
             return network, None
+        total_bytes = job_bytes(network, tasks)
         driver = ScheduledCircuits(
             control=control,
             scheduler=scheduler,
             estimator=ESTIMATORS[interconnect.estimator](network, tasks),
             network=network,
-            total_bytes=job_bytes(network, tasks),
+            total_bytes=total_bytes,
         )
         if control.interval_us is None and len(unserved_pairs(network, driver.plan)):
             if not control.relay:
                 refuse_unserved(network, driver.plan, control.circuits_per_gpu)
-            network = Network.of(with_relays(fabric, driver.plan), tasks)
+            network = Network.of(
+                with_relays(fabric, driver.plan, circuit_traffic(network, total_bytes)), tasks
+            )
             driver = driver.on(network)
         return network, driver
 

@@ -140,7 +140,9 @@ def _admitted(traffic: TrafficMatrix, switches: int, waited: NDArray[np.int32]) 
     )
     if peers <= switches:
         return np.ones(traffic.pairs, dtype=np.bool_)
-    order = np.lexsort((-traffic.demand, -waited))
+    #: Among equals the nearest on the circle of GPUs: by number alone, the first few would form a clique.
+    hops = (traffic.dst - traffic.src) % traffic.gpus
+    order = np.lexsort((hops, -traffic.demand, -waited))
     return Problem(traffic, switches).admit(order)
 
 

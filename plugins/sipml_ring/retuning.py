@@ -39,9 +39,16 @@ class Retuning:
     #: Control law of the heaters, see `hwsim.RetuneBench`.
     law: str = "open-loop"
 
-    def check(self) -> None:
-        """Raise `ConfigError` if the rings cannot make the largest hop that may be asked for."""
-        self._stages(np.array([-1.0, 1.0]) * max(self.macro_lines - 1, 0.5) * self.spacing_ghz)
+    def check(self, interval_us: float) -> None:
+        """Raise `ConfigError` if the rings cannot make the largest hop that may be asked for in less than
+        the time between plans: the next plan would take a circuit that is still dark for a lit one."""
+        stages = self._stages(np.array([-1.0, 1.0]) * max(self.macro_lines - 1, 0.5) * self.spacing_ghz)
+        slowest_us = float(np.max(stages.total_us))
+        if slowest_us >= interval_us:
+            raise ConfigError(
+                f"interval_us must exceed the {slowest_us:.4g} us that the slowest rings take to retune "
+                f"(tau_us = {self.tau_us:g}), got {interval_us:g}"
+            )
 
     def circuit_times_us(self, gpus: int, before: Circuits | None, after: Circuits) -> NDArray[np.float64]:
         """How long each circuit of `after` is dark; 0 where `before` has it already. [circuits] [us]"""

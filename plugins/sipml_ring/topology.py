@@ -146,7 +146,7 @@ class SipRing(Topology):
             spacing_ghz=options.spacing_ghz,
             macro_lines=options.macro_lines,
         )
-        retuning.check()
+        retuning.check(options.interval_us)
         return retuning
 
 

@@ -27,6 +27,11 @@ def job_bytes(network: Network, tasks: TaskGraph) -> NDArray[np.float64]:
     return total[network.first_circuit :]
 
 
+def circuit_traffic(network: Network, demand: NDArray[np.float64]) -> TrafficMatrix:
+    """Demands on the circuits of a network, as a matrix."""
+    return TrafficMatrix.from_pairs(network.gpus, network.circuit_src, network.circuit_dst, demand)
+
+
 class ScheduledCircuits:
     """Drives a scheduler from the engine's decision instants.
 
@@ -77,10 +82,7 @@ class ScheduledCircuits:
         return self._settings(self.plan, at_start=False)
 
     def _plan(self, demand: NDArray[np.float64], previous: CircuitPlan | None) -> CircuitPlan:
-        traffic = TrafficMatrix.from_pairs(
-            self.network.gpus, self.network.circuit_src, self.network.circuit_dst, demand
-        )
-        return self.scheduler.plan(self.control, traffic, previous)
+        return self.scheduler.plan(self.control, circuit_traffic(self.network, demand), previous)
 
     def _settings(self, plan: CircuitPlan, *, at_start: bool) -> CircuitSettings:
         src, dst = self.network.circuit_src, self.network.circuit_dst

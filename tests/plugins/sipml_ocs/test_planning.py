@@ -77,7 +77,7 @@ def test_any_number_of_switches_can_be_coloured(switches):
     made = plan(TrafficMatrix.from_dense(dense), switches=switches, link_gbps=1)
     made.check()
     assert made.port_map.shape == (switches, 5)
-    served = 20 if switches > 1 else 4  # of one switch, a maximal matching
+    served = 20 if switches > 1 else 5  # of one switch, equal demands: everybody to the next
     assert len(made.circuits) == served
     assert made.circuits.min() >= switches // 4
 
