@@ -35,6 +35,11 @@ def answers(command: Callable[..., None]) -> Callable[..., None]:
             click.echo(f"sipml: {error}", err=True)
             refused = isinstance(error, (ConfigError, InfeasibleError, PluginError))
             raise SystemExit(REFUSED if refused else FAILED) from None
+        except BrokenPipeError:
+            raise
+        except OSError as error:
+            click.echo(f"sipml: input or output failed: {error}", err=True)
+            raise SystemExit(FAILED) from None
 
     return wrapped
 
@@ -128,7 +133,7 @@ def run(
     registry.manager.hook.sipml_run_finished(result=result)
     files = write_result(result, folder)
     console = _console()
-    for table in result_tables(result):
+    for table in result_tables(result, console.width):
         console.print(table)
     for line in footnotes(result):
         console.print(line, style="dim", highlight=False)
@@ -141,7 +146,7 @@ def run(
 @experiment_options
 @answers
 def validate(file: Path, overrides: tuple[str, ...], seed: int | None) -> None:
-    """Check FILE without simulating: what it accepts, `run` will run.
+    """Check FILE without simulating: what it accepts, `run` will run (within its time limits).
 
     Every workload is cut and placed, memory is checked, every route is looked up and, on one-shot
     circuit networks, the circuits are planned.

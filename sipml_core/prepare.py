@@ -168,6 +168,11 @@ class Workbench:
         fabric = interconnect.topology.build(interconnect.cluster)
         if fabric.circuits and interconnect.scheduler is None:
             raise ConfigError(f"topology {interconnect.label!r} has circuits and needs a scheduler")
+        scheduler = interconnect.scheduler
+        if not fabric.circuits and scheduler and scheduler.name != interconnect.topology.scheduler:
+            raise ConfigError(
+                f"topology {interconnect.label!r} has no circuits for {scheduler.name!r} to plan"
+            )
         limits = placement_limits(
             strategy.mp, strategy.dp, fabric.degree, fabric.reach_hops, ring_peers=strategy.ring_peers
         )

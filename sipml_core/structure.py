@@ -59,6 +59,8 @@ def _explain(error: BaseException, path: str, model: Any) -> str:
         return f"{path} is required"
     if isinstance(error, ConfigError) and attrs.has(model):
         return f"{path}.{error}"
+    if isinstance(error, AttributeError):
+        return f"{path} must be a table"
     return f"{path} {error}"
 
 

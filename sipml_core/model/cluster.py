@@ -6,13 +6,18 @@ from collections.abc import Mapping
 
 import attrs
 
-from sipml_core.checks import at_least, between, positive
+from sipml_core.checks import between, positive
 from sipml_core.errors import ConfigError
 from sipml_core.options import option
 from sipml_core.units import parse_gbps, parse_us
 
 #: GPUs are numbered in 32-bit integers in the C kernels, pairs in 64-bit ones.
 MAX_GPUS = 65536
+
+#: Per kernel; beyond a second nothing is left of a training step. [us]
+MAX_OVERHEAD_US = 1e6
+#: A GPU slower than this would only make the simulated time long.
+MIN_SPEED = 1e-3
 
 
 def _gpu_speed(speeds: Mapping[str, float]) -> tuple[tuple[int, float], ...]:
@@ -32,11 +37,11 @@ class Cluster:
         doc='network bandwidth of one GPU, sending and receiving; "2 Tbps" and "250 GB/s" work too',
     )  # fmt: skip
     minimum_op_us: float = option(
-        1.0, converter=parse_us, validator=at_least(0), unit="us",
+        1.0, converter=parse_us, validator=between(0, MAX_OVERHEAD_US), unit="us",
         doc="smallest time a kernel takes on the device (paper, section 4.2)",
     )  # fmt: skip
     launch_us: float = option(
-        1.0, converter=parse_us, validator=at_least(0), unit="us",
+        1.0, converter=parse_us, validator=between(0, MAX_OVERHEAD_US), unit="us",
         doc="kernel launch latency, paid by every op (paper, section 4.2)",
     )  # fmt: skip
     gpu_speed: tuple[tuple[int, float], ...] = option(
@@ -50,9 +55,10 @@ class Cluster:
 
     def __attrs_post_init__(self) -> None:
         for gpu, speed in self.gpu_speed:
-            if not 0 <= gpu < self.gpus or not 0 < speed < float("inf"):
+            if not 0 <= gpu < self.gpus or not MIN_SPEED <= speed < float("inf"):
                 raise ConfigError(
-                    f"gpu_speed must give GPUs 0..{self.gpus - 1} a positive speed, got {gpu} = {speed}"
+                    f"gpu_speed must give GPUs 0..{self.gpus - 1} a speed of {MIN_SPEED:g} or more, "
+                    f"got {gpu} = {speed}"
                 )
 
     def duration_us(self, op_time_us: float) -> float:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import attrs
 
-from sipml_core.checks import at_least, one_of, positive
+from sipml_core.checks import at_least, between, one_of, positive
 from sipml_core.errors import ConfigError
 from sipml_core.options import option
 from sipml_core.units import parse_bytes, parse_us
@@ -37,7 +37,9 @@ class Execution:
         False, doc="keep only layer inputs and run the forward pass again while going backward"
     )
     iterations: int = option(
-        1, validator=at_least(1), doc="training iterations simulated back to back; the last one is reported"
+        1,
+        validator=between(1, 1000),
+        doc="training iterations simulated back to back; the last one is reported",
     )
 
 

@@ -14,21 +14,29 @@ _COLUMNS = (
     "sent / GPU", "to accuracy", "speed-up",
 )  # fmt: skip
 
+#: Columns that a narrow terminal has room for, and the width from which all have.
+_NARROW = ("interconnect", "mp x dp", "iteration", "exposed", "to accuracy", "speed-up")
+_WIDE = 124
 
-def result_tables(result: Result) -> Iterable[Table]:
-    """One table for each workload."""
+
+def result_tables(result: Result, width: int = _WIDE) -> Iterable[Table]:
+    """One table for each workload; in fewer than 124 characters, with the main columns only."""
+    columns = _COLUMNS if width >= _WIDE else _NARROW
     for workload in dict.fromkeys(case.workload for case in result.cases):
         rows = [case for case in result.cases if case.workload == workload]
-        yield _workload_table(workload, rows, result.baseline)
+        yield _workload_table(workload, rows, result.baseline, columns)
 
 
-def _workload_table(workload: str, rows: list[CaseResult], baseline: str) -> Table:
+def _workload_table(workload: str, rows: list[CaseResult], baseline: str, columns: tuple[str, ...]) -> Table:
     batch, gpus = rows[0].global_batch, rows[0].gpus
     table = Table(title=f"{workload}: {gpus} GPUs, global batch {batch}", title_justify="left")
-    for i, column in enumerate(_COLUMNS):
+    if columns != _COLUMNS:
+        table.caption = "all columns are in summary.csv, and here in a wider terminal"
+    for i, column in enumerate(columns):
         table.add_column(column, justify="left" if i == 0 else "right", no_wrap=True)
     for row in rows:
-        table.add_row(*_cells(row, baseline))
+        cells = dict(zip(_COLUMNS, _cells(row, baseline), strict=True))
+        table.add_row(*(cells[column] for column in columns))
     return table
 
 

@@ -1,9 +1,11 @@
 """The command line: what it answers, on which stream, with which exit status."""
 
+import io
 import json
 import os
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import pytest
@@ -99,6 +101,10 @@ def test_validate_says_what_would_run(file):
         ("topology=elect-flat", "topology must be a list of tables"),
         ("topology.latency=1", "topology.latency is not a known key; did you mean 'latency_us'?"),
         ("workload.heads=3", "heads"),
+        ("cluster=3", "must be a table"),
+        ("cluster.launch_us=1e12", "cluster.launch_us must be from 0 to 1e+06"),
+        ("workload.strategy.iterations=1000000", "iterations must be from 1 to 1000, got 1000000"),
+        ("topology.scheduler=ring-fast", "has no circuits for 'ring-fast' to plan"),
     ],
 )
 @pytest.mark.parametrize("command", ["run", "validate"])
@@ -121,6 +127,36 @@ def test_an_output_folder_that_cannot_be_made_is_refused_before_the_run(file, tm
     """A file stands where the folder should be."""
     (tmp_path / "taken").write_text("")
     assert "cannot write to the output folder" in refused("run", file, "--out", tmp_path / "taken" / "out")
+
+
+def test_a_narrow_terminal_gets_whole_numbers():
+    """80 columns hold the main columns, uncut."""
+    from rich.console import Console
+
+    from sipml_core.config import read_experiment
+    from sipml_core.plugins import load
+    from sipml_core.report.tables import result_tables
+    from sipml_core.runner import run_experiment
+
+    console = Console(width=80, record=True, file=io.StringIO())
+    for table in result_tables(run_experiment(read_experiment(tomllib.loads(GOOD), load())), console.width):
+        console.print(table)
+    text = console.export_text()
+    assert "…" not in text
+    assert "elect-flat" in text
+    assert "baseline" in text
+
+
+@pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
+def test_an_output_that_cannot_be_written_is_one_line(file, tmp_path):
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "sipml_core", "run", str(file), "--out", str(tmp_path)],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert done.returncode != 0
+    assert "Traceback" not in done.stderr
+    assert "sipml: input or output failed" in done.stderr
 
 
 def test_a_limit_ends_with_status_one_and_writes_nothing(file, tmp_path):
