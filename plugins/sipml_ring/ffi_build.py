@@ -13,7 +13,7 @@ from pathlib import Path
 from cffi import FFI
 
 PACKAGE = Path(__file__).resolve().parent
-SOURCES = ("allocate.c", "check.c", "colour.c", "fill.c", "keep.c", "net.c", "plan.c")
+SOURCES = ("allocate.c", "check.c", "colour.c", "fill.c", "keep.c", "net.c", "plan.c", "rank.c")
 HEADERS = ("net.h", "ring.h")
 #: No fused multiply-add: the same plan on every machine.
 FLAGS = (

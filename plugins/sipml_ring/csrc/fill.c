@@ -205,17 +205,17 @@ int net_admit(net_t *net)
     return SIPRING_OK;
 }
 
-void net_climb(net_t *net, double ceiling)
+int net_climb(net_t *net, double ceiling)
 {
     int64_t steps = 200 + 4000000 / (net->rows + 1);
-    while (steps-- > 0) {
-        int32_t worst = -1;
-        for (int32_t k = 0; k < net->rows; k++)
-            if (net->row[k].served && (worst < 0 || ratio(&net->row[k]) < ratio(&net->row[worst]))) worst = k;
-        if (worst < 0) return;
-        double low = ratio(&net->row[worst]);
-        if (low >= ceiling * (1 - 1e-9) || !net_lift(net, worst, low * (1 + 1e-9))) return;
+    int status = net_rank(net);
+    for (; status == SIPRING_OK && steps > 0; steps--) {
+        int32_t worst = net_lowest(net);
+        double low = worst < 0 ? ceiling : ratio(&net->row[worst]);
+        if (low >= ceiling * (1 - 1e-9) || !net_lift(net, worst, low * (1 + 1e-9))) break;
     }
+    net_unrank(net);
+    return status;
 }
 
 /* Ratio in the upper half, row in the lower: one comparison, ties by row. Positive floats sort like their bits;

@@ -31,6 +31,7 @@ typedef struct {
     uint64_t *held, *before;         /* [rows][2][words] indices now, and in the previous plan */
     int32_t *by_start[DIRECTIONS];   /* rows that may use the direction, by (start, -hops) */
     int32_t *from[DIRECTIONS];       /* [n + 1] where each start begins in by_start */
+    int32_t *rank, ranks;            /* [2 ranks] see rank.c; NULL: not kept */
 } net_t;
 
 /* Position of the lowest set bit of a mask that is not 0 (gcc and clang). */
@@ -65,10 +66,16 @@ int net_allocate(net_t *net, double *throughput); /* sets need and count; *throu
 /* colour.c: indices for the rows' counts; those without one are taken off the counts. Returns a status. */
 int net_colour(net_t *net);
 
+/* rank.c: while it is kept, every circuit that comes or goes is ranked again */
+int net_rank(net_t *net);
+void net_rerank(net_t *net, int32_t row);
+int32_t net_lowest(const net_t *net); /* the served row with the lowest ratio, the first of equals; -1: none */
+void net_unrank(net_t *net);
+
 /* fill.c */
 int net_admit(net_t *net);                        /* who is served when not all can be: one circuit each */
 int net_lift(net_t *net, int32_t row, double floor); /* one more circuit for `row`, moving others but none below floor */
-void net_climb(net_t *net, double ceiling);       /* raise the minimum while others can make way */
+int net_climb(net_t *net, double ceiling);        /* raise the minimum while others can make way */
 int net_fill(net_t *net);                         /* nothing idle that a demanded pair can use */
 
 /* keep.c */

@@ -107,8 +107,8 @@ static int from_previous(net_t *net, const int32_t *need, double t, snapshot_t *
     get_counts(net, target->count);
     net_keep(net, target->count);
     lift_to_need(net, t * NEARLY);
-    net_climb(net, t);
-    return net_fill(net);
+    status = net_climb(net, t);
+    return status == SIPRING_OK ? net_fill(net) : status;
 }
 
 /* A number below `limit`, the same on every machine. */
@@ -135,6 +135,7 @@ static int retry(net_t *net, double ceiling, snapshot_t *best)
     int64_t w = net->ring->wavelengths[CW] + net->ring->wavelengths[CCW], rounds = SMALL / (1 + net->rows * w);
     int32_t *order = malloc(sizeof(int32_t) * ((size_t)net->rows + 1));
     uint32_t state = 1;
+    int status = SIPRING_OK;
     if (!order) return SIPRING_EMEMORY;
     for (; rounds > 0 && best->minimum > 0 && best->minimum < ceiling * NEARLY; rounds--) {
         double goal = best->minimum * (1 + 1e-9);
@@ -148,11 +149,11 @@ static int retry(net_t *net, double ceiling, snapshot_t *best)
                 ;
         }
         if (net_minimum(net) < goal) continue;
-        net_climb(net, ceiling);
+        if ((status = net_climb(net, ceiling)) != SIPRING_OK) break;
         save(net, best);
     }
     free(order);
-    return SIPRING_OK;
+    return status;
 }
 
 /* From nothing: colour what t asks for; if that leaves circuits out, a little less, until all fit. */
@@ -174,7 +175,7 @@ static int from_nothing(net_t *net, const int32_t *need, double t, snapshot_t *b
         status = net_admit(net);
     }
     if (status != SIPRING_OK) return status;
-    net_climb(net, t > 0 ? t : INFINITY);
+    if ((status = net_climb(net, t > 0 ? t : INFINITY)) != SIPRING_OK) return status;
     save(net, best);
     if ((status = retry(net, t > 0 ? t : INFINITY, best)) != SIPRING_OK) return status;
     load(net, best);
@@ -210,9 +211,9 @@ static int climb_freely(net_t *net, double *minimum)
     status = snapshot_alloc(net, &best);
     if (status == SIPRING_OK) {
         net->continuous = 0;
-        net_climb(net, INFINITY);
+        status = net_climb(net, INFINITY);
         save(net, &best);
-        if (net->flexible > 0) status = retry(net, INFINITY, &best);
+        if (status == SIPRING_OK && net->flexible > 0) status = retry(net, INFINITY, &best);
         load(net, &best);
         net->continuous = continuous;
     }
