@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import lru_cache
 from typing import Any
 
 import attrs
@@ -15,6 +16,18 @@ from sipml_ring.retuning import Retuning
 
 #: Wavelengths of one direction that the planner can number.
 MAX_WAVELENGTHS = 4096
+
+
+@lru_cache
+def _chain(gpus: int, reach_hops: int) -> tuple[int, ...]:
+    """See `RingCircuits.periods`; without the ring itself."""
+    chain: list[int] = []
+    if gpus <= 2 * reach_hops:
+        return ()
+    for period in range(reach_hops, gpus):
+        if gpus % period == 0 and (not chain or period % chain[-1] == 0):
+            chain.append(period)
+    return tuple(chain)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -36,6 +49,8 @@ class RingCircuits(CircuitControl):
     wavelength: str = attrs.field(default="continuous", validator=one_of("continuous", "converted"))
     #: How long rings take to settle on another wavelength; None: always `reconfiguration_us`.
     retuning: Retuning | None = None
+    #: Everything repeats after so many GPUs: traffic and plans are those of senders 0 .. period - 1.
+    period: int | None = None
 
     @classmethod
     def of(cls, gpus: int, wavelengths: int, **fields: Any) -> RingCircuits:
@@ -50,6 +65,31 @@ class RingCircuits(CircuitControl):
             counterclockwise=half,
             **fields,
         )
+
+    @property
+    def segments(self) -> int:
+        """Of the ring, or of one period of it."""
+        return self.period or self.gpus
+
+    @property
+    def periods(self) -> tuple[int, ...]:
+        """Shorter periods by which this ring may be planned, each dividing the next.
+
+        The first is the least divisor of the ring that no circuit outreaches; there is none if some pair
+        has a choice of directions. There is one such chain for a ring, so that a whole ring and one that
+        is folded already settle on the same period.
+        """
+        return tuple(p for p in _chain(self.gpus, self.reach_hops) if p < self.segments)
+
+    def over(self, period: int) -> RingCircuits:
+        """One period of this ring."""
+        return attrs.evolve(self, period=period)
+
+    def folded(self, image: NDArray[np.int32]) -> RingCircuits | None:
+        """One period of the ring where `image` turns it by one that it may be planned by."""
+        period = int(image[0])
+        turned = (np.arange(self.gpus) + period) % self.gpus
+        return self.over(period) if period in self.periods and (image == turned).all() else None
 
     def hops(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int64]:
         """Segments that each pair spans clockwise and counter-clockwise. [pairs, 2]"""

@@ -34,9 +34,10 @@ def ring_ilp(
     """
     deadline = time.monotonic() + time_limit_s
     old = circuits_of(previous)
-    best = kernel.fast(control, traffic, waits(traffic, previous), old)
+    waited = waits(traffic, previous)
+    best = kernel.fast(control, traffic, waited, old)
     if traffic.pairs == 0:
-        return assemble("ring-ilp", control, traffic, best, previous, proved=True)
+        return assemble("ring-ilp", control, traffic, best, old, waited, proved=True)
     served = np.ones(traffic.pairs, bool)
     served[best.unserved] = False
     counts, bound = _counts(control, traffic, served, best, deadline)
@@ -48,7 +49,7 @@ def ring_ilp(
         if exact is not None:
             best = kernel.complete(control, traffic, exact, old)
     proved = _minimum(best, served, traffic) >= bound * (1 - 1e-6)
-    return assemble("ring-ilp", control, traffic, best, previous, proved=proved)
+    return assemble("ring-ilp", control, traffic, best, old, waited, proved=proved)
 
 
 def _minimum(planned: kernel.Planned, served: NDArray[np.bool_], traffic: TrafficMatrix) -> float:

@@ -113,7 +113,8 @@ class _Keep:
     def ring(self, control: RingCircuits) -> Any:
         continuous = int(control.wavelength == "continuous")
         wavelengths = [control.clockwise, control.counterclockwise]
-        return ffi.new("sipring_ring *", [control.gpus, wavelengths, control.reach_hops, continuous])
+        ring = [control.gpus, wavelengths, control.reach_hops, continuous, control.segments]
+        return ffi.new("sipring_ring *", ring)
 
     def demand(self, traffic: TrafficMatrix, waited: NDArray[np.int32] | None) -> Any:
         return ffi.new(
@@ -151,7 +152,7 @@ class _Output:
 
     def __init__(self, control: RingCircuits, traffic: TrafficMatrix, previous: Circuits | None) -> None:
         rows = traffic.pairs + (len(previous.src) if previous else 0)
-        circuits = control.gpus * (control.clockwise + control.counterclockwise)
+        circuits = control.segments * (control.clockwise + control.counterclockwise)
         self.arrays = {
             "src": np.empty(rows, np.int32),
             "dst": np.empty(rows, np.int32),

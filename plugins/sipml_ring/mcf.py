@@ -32,8 +32,9 @@ def ring_mcf(control: RingCircuits, traffic: TrafficMatrix, previous: RingPlan |
     counts = np.zeros((traffic.pairs, 2), np.int32)
     if traffic.pairs:
         counts = _rounded_flow(control, traffic, _reserve(control, traffic, waited))
-    planned = kernel.colour(control, traffic, counts, waited, circuits_of(previous))
-    return assemble("ring-mcf", control, traffic, planned, previous)
+    before = circuits_of(previous)
+    planned = kernel.colour(control, traffic, counts, waited, before)
+    return assemble("ring-mcf", control, traffic, planned, before, waited)
 
 
 def _reserve(

@@ -12,6 +12,7 @@ from sipml_core.errors import ConfigError, unknown
 from sipml_core.model.traffic import TrafficMatrix
 from sipml_ring import kernel
 from sipml_ring.circuits import RingCircuits
+from sipml_ring.folding import first_circuits, first_period, planned_period, turned_round
 from sipml_ring.ringplan import RingPlan
 
 #: Below, wavelengths / demand would overflow, and bisection on it never end.
@@ -108,8 +109,16 @@ def plan_with(
 
 def ring_fast(control: RingCircuits, traffic: TrafficMatrix, previous: RingPlan | None) -> RingPlan:
     """Bisection, colouring and filling in C: see docs/sip-ring.md."""
-    planned = kernel.fast(control, traffic, waits(traffic, previous), circuits_of(previous))
-    return assemble("ring-fast", control, traffic, planned, previous)
+    waited, before = waits(traffic, previous), circuits_of(previous)
+    period = planned_period(control, traffic, previous)
+    if period == control.segments:
+        planned = kernel.fast(control, traffic, waited, before)
+        return assemble("ring-fast", control, traffic, planned, before, waited)
+    first, before = first_period(traffic, period), first_circuits(before, period)
+    waited = None if waited is None else waited[: first.pairs]
+    planned = kernel.fast(control.over(period), first, waited, before)
+    plan = assemble("ring-fast", control.over(period), first, planned, before, waited)
+    return turned_round(plan, control, traffic)
 
 
 def assemble(
@@ -117,18 +126,18 @@ def assemble(
     control: RingCircuits,
     traffic: TrafficMatrix,
     planned: kernel.Planned,
-    previous: RingPlan | None,
+    before: kernel.Circuits | None,
+    waited: NDArray[np.int32] | None,
     proved: bool | None = None,
 ) -> RingPlan:
-    """A plan from what a kernel returned."""
+    """A plan from what a kernel returned for these circuits before and these `waits`."""
     circuits, total = planned.circuits, planned.count.sum(axis=1)
-    waited = np.ones(len(planned.unserved), np.int32)
-    if len(planned.unserved):
-        before = waits(traffic, previous)
-        waited += 0 if before is None else before[planned.unserved]
+    waits_now = np.ones(len(planned.unserved), np.int32)
+    if waited is not None:
+        waits_now += waited[planned.unserved]
     dark_us = np.where(planned.kept < total, control.reconfiguration_us, 0.0)
     if control.retuning is not None:
-        times_us = control.retuning.circuit_times_us(control.gpus, circuits_of(previous), circuits)
+        times_us = control.retuning.circuit_times_us(control, before, circuits)
         dark_us = np.zeros(len(total))
         np.maximum.at(dark_us, circuits.pair, times_us)
     return RingPlan(
@@ -147,8 +156,9 @@ def assemble(
         circuit_direction=circuits.direction,
         circuit_index=circuits.index,
         unserved=planned.unserved,
-        waited=waited,
+        waited=waits_now,
         proved=proved,
+        period=control.segments,
     )
 
 
@@ -184,7 +194,7 @@ def _unchanged(traffic: TrafficMatrix, previous: RingPlan) -> bool:
 def _same_ring(control: RingCircuits, old: RingCircuits) -> None:
     if control is old:
         return
-    for name in ("gpus", "clockwise", "counterclockwise", "reach_hops", "wavelength", "circuit_gbps"):
+    for name in ("gpus", "period", "clockwise", "counterclockwise", "reach_hops", "wavelength", "circuit_gbps"):
         if getattr(control, name) != getattr(old, name):
             raise ConfigError(
                 f"the previous plan is of another ring: {name} was {getattr(old, name)!r}, "

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from functools import partial
 from typing import TYPE_CHECKING
 
 import attrs
@@ -12,6 +13,7 @@ from sipml_core.checks import at_least, positive
 from sipml_core.errors import ConfigError
 
 if TYPE_CHECKING:
+    from sipml_ring.circuits import RingCircuits
     from sipml_ring.kernel import Circuits
 
 Codes = NDArray[np.int64]
@@ -50,24 +52,28 @@ class Retuning:
                 f"(tau_us = {self.tau_us:g}), got {interval_us:g}"
             )
 
-    def circuit_times_us(self, gpus: int, before: Circuits | None, after: Circuits) -> NDArray[np.float64]:
+    def circuit_times_us(self, control: RingCircuits, before: Circuits | None, after: Circuits) -> NDArray[np.float64]:
         """How long each circuit of `after` is dark; 0 where `before` has it already. [circuits] [us]"""
         same = np.zeros(len(after.pair), bool)
         if before is not None:
-            same = np.isin(_identity(gpus, after), _identity(gpus, before))
+            same = np.isin(_identity(control.gpus, after), _identity(control.gpus, before))
+        lines = partial(self._lines, ports=control.segments)
         sending, receiving = (
-            self._end_times_us(None if before is None else self._lines(before, end), self._lines(after, end))
+            self._end_times_us(None if before is None else lines(before, end), lines(after, end))
             for end in ("src", "dst")
         )
         relock = self._stages(np.array([self.spacing_ghz / 2]))
         least_us = float((relock.control_us + relock.cdr_us)[0])
         return np.where(same, 0.0, np.maximum(np.maximum(sending, receiving), least_us))
 
-    def _lines(self, circuits: Circuits, end: str) -> Codes:
-        """(port, direction, macro, line) of the ring of each circuit at one end, in one number."""
-        gpu = getattr(circuits, end)[circuits.pair].astype(np.int64)
+    def _lines(self, circuits: Circuits, end: str, *, ports: int) -> Codes:
+        """(port, direction, macro, line) of the ring of each circuit at one end, in one number.
+
+        Of a folded ring the ports of one period stand for their images.
+        """
+        port = getattr(circuits, end)[circuits.pair].astype(np.int64) % ports
         macro, line = np.divmod(circuits.index.astype(np.int64), self.macro_lines)
-        return ((gpu * 2 + circuits.direction) * _MACROS + macro) * self.macro_lines + line
+        return ((port * 2 + circuits.direction) * _MACROS + macro) * self.macro_lines + line
 
     def _end_times_us(self, before: Codes | None, after: Codes) -> NDArray[np.float64]:
         """Time that the ring at one end of each circuit takes; 0 where its line was in use. [circuits]"""

@@ -49,6 +49,8 @@ class RingPlan(CircuitPlan):
     waited: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: Whether the minimum is proved to be the largest possible; None: the algorithm does not say.
     proved: bool | None = None
+    #: The plan repeats after so many GPUs; all of them if it does not.
+    period: int
 
     @property
     def circuits(self) -> kernel.Circuits:
@@ -103,7 +105,7 @@ class RingPlan(CircuitPlan):
         for direction, limit in enumerate(limits):
             mine = self.circuit_pair[self.circuit_direction == direction]
             for what, gpu in (("send", self.src), ("receive", self.dst)):
-                used = np.bincount(gpu[mine], minlength=self.gpus)
+                used = np.bincount(gpu[mine] % self.control.segments)
                 if len(used) and used.max() > limit:
                     raise ConfigError(
                         f"GPU {int(used.argmax())} would {what} on {int(used.max())} wavelengths "

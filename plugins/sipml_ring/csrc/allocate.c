@@ -72,10 +72,10 @@ static int over(const net_t *net, const work_t *w, int d)
 }
 
 /* The row over segment s, in direction a, that still has units to move and reaches furthest; -1: none. */
-static int32_t furthest(const net_t *net, const work_t *w, int a, int32_t s, int32_t reach)
+static int32_t furthest(const net_t *net, const work_t *w, int a, int32_t s)
 {
     int32_t best = -1, best_left = 0;
-    for (int32_t back = 0; back < reach; back++) {
+    for (int32_t back = 0; back < net->reach; back++) {
         int32_t u = s - back < 0 ? s - back + net->n : s - back;
         for (int32_t k = net->from[a][u]; k < net->from[a][u + 1]; k++) {
             int32_t row = net->by_start[a][k], left = net->row[row].hops[a] - back;
@@ -91,7 +91,7 @@ static int32_t furthest(const net_t *net, const work_t *w, int a, int32_t s, int
 
 /* Least number of units of direction a, by greedy from segment `first`, that covers what `moved` units require;
  * w->moved says which. -1: cannot be covered. */
-static int32_t cover(const net_t *net, work_t *w, int a, int32_t first, int32_t moved, int32_t reach)
+static int32_t cover(const net_t *net, work_t *w, int a, int32_t first, int32_t moved)
 {
     int32_t n = net->n, sum = 0, wa = net->ring->wavelengths[a], wb = net->ring->wavelengths[!a];
     memset(w->cover, 0, sizeof(int32_t) * (size_t)n);
@@ -100,7 +100,7 @@ static int32_t cover(const net_t *net, work_t *w, int a, int32_t first, int32_t 
         int32_t s = (first + k) % n, must = w->load[a][s] - wa;
         if (moved + w->load[!a][s] - wb > must) must = moved + w->load[!a][s] - wb;
         while (w->cover[s] < must) {
-            int32_t row = furthest(net, w, a, s, reach);
+            int32_t row = furthest(net, w, a, s);
             if (row < 0) return -1;
             const row_t *r = &net->row[row];
             int32_t x = must - w->cover[s], most = r->count[a] - w->moved[row];
@@ -119,11 +119,11 @@ static int32_t cover(const net_t *net, work_t *w, int a, int32_t first, int32_t 
 /* Moves units from direction a to the other until no segment is overloaded; 0 if no way was found. */
 static int reroute(net_t *net, work_t *w, int a)
 {
-    int32_t n = net->n, tries = n <= 16 ? n : 4, reach = net->ring->reach_hops < n ? net->ring->reach_hops : n - 1;
+    int32_t n = net->n, tries = n <= 16 ? n : 4;
     int32_t most = net->ring->wavelengths[CW] + net->ring->wavelengths[CCW];
     for (int32_t k = 0; k < tries; k++) {
         int32_t first = (int32_t)((int64_t)k * n / tries), moved = 0, sum;
-        while ((sum = cover(net, w, a, first, moved, reach)) > moved && sum <= n * most) moved = sum;
+        while ((sum = cover(net, w, a, first, moved)) > moved && sum <= n * most) moved = sum;
         if (sum < 0 || sum > moved) continue;
         for (int32_t row = 0; row < net->rows; row++) {
             net->row[row].count[a] -= w->moved[row];

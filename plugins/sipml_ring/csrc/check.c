@@ -4,8 +4,12 @@
 
 #include "ring.h"
 
+static int32_t segments(const sipring_ring *g) { return g->period > 0 ? g->period : g->gpus; }
+
 static int ring_ok(const sipring_ring *g)
 {
+    if (g->period < 0 || g->period > g->gpus || (g->period > 0 && g->gpus % g->period)) return 0;
+    if (segments(g) < g->gpus && segments(g) < g->reach_hops) return 0;
     int32_t clockwise = g->wavelengths[0], counter = g->wavelengths[1];
     return g->gpus >= 1 && g->reach_hops >= 1 && clockwise >= 0 && counter >= 0 && (clockwise > 0 || counter > 0) &&
            clockwise <= SIPRING_MAX_WAVELENGTHS && counter <= SIPRING_MAX_WAVELENGTHS;
@@ -16,7 +20,7 @@ static int shape_ok(const sipring_ring *g, const sipring_circuits *c, int64_t k)
     int32_t pair = c->pair[k];
     if (pair < 0 || pair >= c->pairs || c->direction[k] < 0 || c->direction[k] > 1) return 0;
     int32_t src = c->src[pair], dst = c->dst[pair];
-    if (src < 0 || src >= g->gpus || dst < 0 || dst >= g->gpus || src == dst) return 0;
+    if (src < 0 || src >= segments(g) || dst < 0 || dst >= g->gpus || src == dst) return 0;
     int32_t clockwise = (dst - src + g->gpus) % g->gpus;
     return (c->direction[k] == 0 ? clockwise : g->gpus - clockwise) <= g->reach_hops && c->index[k] >= 0 &&
            c->index[k] < g->wavelengths[c->direction[k]];
@@ -28,8 +32,8 @@ static int mark(const sipring_ring *g, const sipring_circuits *c, int64_t k, uns
     int d = c->direction[k];
     size_t width = (size_t)(g->wavelengths[0] > g->wavelengths[1] ? g->wavelengths[0] : g->wavelengths[1]);
     int32_t src = c->src[c->pair[k]], dst = c->dst[c->pair[k]], from = d == 0 ? src : dst, to = d == 0 ? dst : src;
-    for (int32_t s = from; s != to; s = s + 1 == g->gpus ? 0 : s + 1) {
-        size_t segment = (size_t)d * (size_t)g->gpus + (size_t)s;
+    for (int32_t at = from; at != to; at = at + 1 == g->gpus ? 0 : at + 1) {
+        size_t segment = (size_t)d * (size_t)g->gpus + (size_t)(at % segments(g));
         if (!g->continuous && ++load[segment] > g->wavelengths[d]) return 0;
         if (g->continuous && used[segment * width + (size_t)c->index[k]]++) return 0;
     }
@@ -59,7 +63,7 @@ const char *sipring_strerror(int status)
     switch (status) {
     case SIPRING_OK: return "no error";
     case SIPRING_EMEMORY: return "out of memory";
-    case SIPRING_ERING: return "ring size, reach or number of wavelengths out of range";
+    case SIPRING_ERING: return "ring size, period, reach or number of wavelengths out of range";
     case SIPRING_EPAIRS: return "pairs must ascend, lie on the ring and have positive demands";
     case SIPRING_EREACH: return "pair out of reach";
     case SIPRING_ECIRCUITS: return "circuit with an impossible pair, direction or index";

@@ -17,8 +17,7 @@ static int add_any(net_t *net, int32_t row)
 /* A row that holds `index` on segment s. */
 static int32_t holder(const net_t *net, int d, int32_t s, int32_t index)
 {
-    int32_t reach = net->ring->reach_hops < net->n ? net->ring->reach_hops : net->n - 1;
-    for (int32_t back = 0; back < reach; back++) {
+    for (int32_t back = 0; back < net->reach; back++) {
         int32_t u = s - back < 0 ? s - back + net->n : s - back;
         for (int32_t k = net->from[d][u]; k < net->from[d][u + 1]; k++) {
             int32_t row = net->by_start[d][k];
@@ -108,9 +107,9 @@ static int turn(net_t *net, int32_t other, int d, double floor, journal_t *j, in
 /* Somebody gives way to `row` on segment s; those that reach furthest are asked first. */
 static int free_segment(net_t *net, int32_t row, int d, int32_t s, double floor, journal_t *j, int depth)
 {
-    int32_t reach = net->ring->reach_hops < net->n ? net->ring->reach_hops : net->n - 1, mark = j->made;
-    for (int32_t left = reach; left > 0; left--)
-        for (int32_t back = 0; back + left <= reach; back++) {
+    int32_t mark = j->made;
+    for (int32_t left = net->reach; left > 0; left--)
+        for (int32_t back = 0; back + left <= net->reach; back++) {
             int32_t u = s - back < 0 ? s - back + net->n : s - back;
             for (int32_t k = net->from[d][u]; k < net->from[d][u + 1]; k++) {
                 int32_t other = net->by_start[d][k];

@@ -5,25 +5,28 @@
 
 static int ring_ok(const sipring_ring *g)
 {
+    int folded = g->period > 0 && g->period < g->gpus;
+    if (g->period < 0 || g->period > g->gpus) return 0;
+    if (folded && (g->gpus % g->period || g->period < g->reach_hops || (g->gpus - 1) / 2 < g->reach_hops)) return 0;
     return g->gpus >= 1 && g->reach_hops >= 1 && g->wavelengths[CW] >= 0 && g->wavelengths[CCW] >= 0 &&
            (g->wavelengths[CW] > 0 || g->wavelengths[CCW] > 0) && g->wavelengths[CW] <= SIPRING_MAX_WAVELENGTHS &&
            g->wavelengths[CCW] <= SIPRING_MAX_WAVELENGTHS;
 }
 
-static int pairs_ok(int32_t n, int64_t pairs, const int32_t *src, const int32_t *dst, int64_t *bad)
+static int pairs_ok(int32_t n, int32_t period, int64_t pairs, const int32_t *src, const int32_t *dst, int64_t *bad)
 {
     int64_t last = -1;
     for (int64_t p = 0; p < pairs; p++) {
         int64_t key = (int64_t)src[p] * n + dst[p];
         *bad = p;
-        if (src[p] < 0 || src[p] >= n || dst[p] < 0 || dst[p] >= n || src[p] == dst[p] || key <= last) return 0;
+        if (src[p] < 0 || src[p] >= period || dst[p] < 0 || dst[p] >= n || src[p] == dst[p] || key <= last) return 0;
         last = key;
     }
     return 1;
 }
 
 /* Sets the geometry of a pair; 0 if neither direction reaches. */
-static int row_init(row_t *r, const sipring_ring *g, int32_t src, int32_t dst)
+static int row_init(row_t *r, const sipring_ring *g, int32_t period, int32_t src, int32_t dst)
 {
     int32_t cw = hops_to(g->gpus, src, dst), ccw = g->gpus - cw;
     memset(r, 0, sizeof *r);
@@ -31,7 +34,7 @@ static int row_init(row_t *r, const sipring_ring *g, int32_t src, int32_t dst)
     r->dst = dst;
     r->asked = -1;
     r->start[CW] = src;
-    r->start[CCW] = dst;
+    r->start[CCW] = dst % period;
     r->hops[CW] = cw <= g->reach_hops && g->wavelengths[CW] > 0 ? cw : 0;
     r->hops[CCW] = ccw <= g->reach_hops && g->wavelengths[CCW] > 0 ? ccw : 0;
     r->first = (uint8_t)(r->hops[CW] == 0 || (r->hops[CCW] > 0 && ccw < cw));
@@ -48,7 +51,7 @@ static int merge(net_t *net, const sipring_demand *demand, const sipring_circuit
         int64_t kp = p < demand->pairs ? (int64_t)demand->src[p] * n + demand->dst[p] : INT64_MAX;
         int64_t kq = q < many ? (int64_t)previous->src[q] * n + previous->dst[q] : INT64_MAX;
         row_t *r = &net->row[net->rows];
-        if (!row_init(r, g, (int32_t)((kp < kq ? kp : kq) / n), (int32_t)((kp < kq ? kp : kq) % n))) {
+        if (!row_init(r, g, net->n, (int32_t)((kp < kq ? kp : kq) / n), (int32_t)((kp < kq ? kp : kq) % n))) {
             *bad = kp <= kq ? p : q;
             return kp <= kq ? SIPRING_EREACH : SIPRING_ECIRCUITS;
         }
@@ -110,16 +113,17 @@ int net_build(net_t *net, const sipring_ring *ring, const sipring_demand *demand
 {
     int64_t most = demand->pairs + (previous ? previous->pairs : 0);
     int status = SIPRING_EMEMORY;
-    int32_t *where = NULL, widest = 0;
+    int32_t *where = NULL, widest = 0, period = ring->period > 0 ? ring->period : ring->gpus;
     memset(net, 0, sizeof *net);
     *bad = 0;
     if (!ring_ok(ring)) return SIPRING_ERING;
-    if (most >= INT32_MAX || !pairs_ok(ring->gpus, demand->pairs, demand->src, demand->dst, bad)) return SIPRING_EPAIRS;
-    if (previous && !pairs_ok(ring->gpus, previous->pairs, previous->src, previous->dst, bad)) return SIPRING_ECIRCUITS;
+    if (most >= INT32_MAX || !pairs_ok(ring->gpus, period, demand->pairs, demand->src, demand->dst, bad)) return SIPRING_EPAIRS;
+    if (previous && !pairs_ok(ring->gpus, period, previous->pairs, previous->src, previous->dst, bad)) return SIPRING_ECIRCUITS;
     for (int d = 0; d < DIRECTIONS; d++)
         if (ring->wavelengths[d] > widest) widest = ring->wavelengths[d];
     net->ring = ring;
-    net->n = ring->gpus;
+    net->n = period;
+    net->reach = ring->reach_hops < period ? ring->reach_hops : period;
     net->words = (widest + 63) / 64;
     net->continuous = ring->continuous;
     size_t n = (size_t)net->n, bits = (size_t)(most + 1) * DIRECTIONS * (size_t)net->words;

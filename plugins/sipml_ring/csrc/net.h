@@ -23,7 +23,9 @@ typedef struct {
 
 typedef struct {
     const sipring_ring *ring;
-    int32_t n, words, rows, flexible; /* flexible: demanded rows that may use either direction */
+    int32_t n;     /* segments: those of one period */
+    int32_t reach; /* segments that a circuit may span */
+    int32_t words, rows, flexible; /* flexible: demanded rows that may use either direction */
     int continuous;
     row_t *row;
     uint64_t *free_mask[DIRECTIONS]; /* [n][words] idle wavelengths of each segment (continuous) */

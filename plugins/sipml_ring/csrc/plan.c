@@ -7,7 +7,7 @@
 
 #define NEARLY (1 - 1e-9)
 
-/* Pairs times wavelengths times rounds that small rings are retried for. */
+/* Pairs, all images counted, times wavelengths times rounds that small rings are retried for. */
 enum { SMALL = 100000 };
 
 /* Counts of every row in both directions, and the indices they hold, to come back to. */
@@ -132,7 +132,8 @@ static void shuffle(int32_t *order, int32_t many, uint32_t *state)
  * pair by pair in several orders, now and then in the longer direction first, and climb from there. */
 static int retry(net_t *net, double ceiling, snapshot_t *best)
 {
-    int64_t w = net->ring->wavelengths[CW] + net->ring->wavelengths[CCW], rounds = SMALL / (1 + net->rows * w);
+    int64_t w = net->ring->wavelengths[CW] + net->ring->wavelengths[CCW], images = net->ring->gpus / net->n;
+    int64_t rounds = SMALL / (1 + images * net->rows * w);
     int32_t *order = malloc(sizeof(int32_t) * ((size_t)net->rows + 1));
     uint32_t state = 1;
     int status = SIPRING_OK;
@@ -301,10 +302,10 @@ static int adopt(net_t *net, const sipring_circuits *start, int64_t *bad)
         int32_t row, low = 0, high = net->rows, d = start->direction[k], pair = start->pair[k];
         *bad = k;
         if (pair < 0 || pair >= start->pairs || d < CW || d > CCW) return SIPRING_ECIRCUITS;
-        int64_t key = (int64_t)start->src[pair] * net->n + start->dst[pair];
+        int64_t key = (int64_t)start->src[pair] * net->ring->gpus + start->dst[pair];
         while (low < high) {
             row = low + (high - low) / 2;
-            if ((int64_t)net->row[row].src * net->n + net->row[row].dst < key) low = row + 1;
+            if ((int64_t)net->row[row].src * net->ring->gpus + net->row[row].dst < key) low = row + 1;
             else high = row;
         }
         if (low == net->rows || net->row[low].src != start->src[pair] || net->row[low].dst != start->dst[pair] ||

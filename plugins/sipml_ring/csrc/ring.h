@@ -4,6 +4,11 @@
  * 0 clockwise (s to s+1), 1 counter-clockwise. A circuit of the pair (i, j) occupies one wavelength index on every
  * segment from i to j in its direction. An index carries at most one circuit on a segment and direction.
  *
+ * A ring may be given folded: everything repeats every `period` GPUs. Then pairs are those that start at GPU 0 to
+ * period - 1 (their other end is anywhere on the ring), and each circuit stands for its images under all turns by
+ * `period`. No circuit reaches further than `period`, so it meets every segment of the folded ring at most once; and no
+ * pair may have a choice of directions, which are complements of each other on a whole ring only.
+ *
  * No function keeps memory, prints, or uses global state. Input is never written. On failure the output is undefined.
  */
 #ifndef SIPRING_H
@@ -14,7 +19,7 @@
 enum {
     SIPRING_OK = 0,
     SIPRING_EMEMORY = -1,   /* out of memory */
-    SIPRING_ERING = -2,     /* size, reach or number of wavelengths out of range */
+    SIPRING_ERING = -2,     /* size, period, reach or number of wavelengths out of range */
     SIPRING_EPAIRS = -3,    /* pairs not ascending, out of range, or a demand not positive; see `bad` */
     SIPRING_EREACH = -4,    /* a pair out of reach in both directions; see `bad` */
     SIPRING_ECIRCUITS = -5, /* a circuit names no such pair, direction or index; see `bad` */
@@ -28,6 +33,7 @@ typedef struct {
     int32_t wavelengths[2]; /* clockwise, counter-clockwise */
     int32_t reach_hops;
     int32_t continuous; /* 1: one index from end to end. 0: GPUs on the way convert, `index` is the sender's */
+    int32_t period; /* divides gpus; 0 or gpus: not folded. Else at least reach_hops, and gpus > 2 reach_hops */
 } sipring_ring;
 
 /* Demands, ascending by (src, dst). */
@@ -49,7 +55,7 @@ typedef struct {
 } sipring_circuits;
 
 /* Output, allocated by the caller. Row arrays hold demand.pairs + previous.pairs, circuit arrays
- * gpus * (wavelengths[0] + wavelengths[1]), `unserved` demand.pairs elements. */
+ * period * (wavelengths[0] + wavelengths[1]), `unserved` demand.pairs elements. */
 typedef struct {
     int64_t pairs; /* rows that hold at least one circuit, ascending by (src, dst) */
     int32_t *src, *dst;

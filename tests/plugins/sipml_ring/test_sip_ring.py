@@ -2,7 +2,7 @@
 
 import numpy as np
 import pytest
-from sipml_ring import plan
+from sipml_ring import RingCircuits, plan
 from sipml_ring.plugin import RingFast, SipRing
 from sipml_ring.retuning import Retuning
 
@@ -67,6 +67,9 @@ def circuits(gpus, *lit):
     return Circuits(src=src, dst=dst, pair=row, direction=np.zeros(len(lit), np.int32), index=index)
 
 
+RING = RingCircuits.of(8, 16, circuit_gbps=25.0, reach_hops=2)
+
+
 def test_dark_time_is_that_of_the_rings_that_move():
     """Before: 0->1 on line 2. After: 0->1 on line 5, so both ends hop 3 channels (less heat: a hop down), and
     4->5 is lit from rings parked half a channel away. What stays is not dark."""
@@ -76,7 +79,7 @@ def test_dark_time_is_that_of_the_rings_that_move():
     before = circuits(8, (0, 1, 2), (2, 3, 7))
     after = circuits(8, (0, 1, 5), (2, 3, 7), (4, 5, 0))
     expected = [hwsim.retune_time_us(-600.0, tau_us=4.0), 0.0, hwsim.retune_time_us(100.0, tau_us=4.0)]
-    np.testing.assert_allclose(rings.circuit_times_us(8, before, after), expected)
+    np.testing.assert_allclose(rings.circuit_times_us(RING, before, after), expected)
 
 
 def test_a_receiver_that_changes_sender_locks_again():
@@ -86,7 +89,7 @@ def test_a_receiver_that_changes_sender_locks_again():
 
     before, after = circuits(8, (0, 1, 1), (5, 6, 1)), circuits(8, (0, 6, 1))
     stages = hwsim.retune_stages(np.array([100.0]), tau_us=4.0)
-    found = Retuning().circuit_times_us(8, before, after)
+    found = Retuning().circuit_times_us(RING, before, after)
     np.testing.assert_allclose(found, stages.control_us + stages.cdr_us)
 
 

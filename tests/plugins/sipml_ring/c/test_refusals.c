@@ -28,7 +28,7 @@ typedef struct {
     int32_t from[PAIRS], to[PAIRS]; /* the pairs of the circuits */
 } input;
 
-static const sipring_ring RING = {GPUS, {2, 2}, 3, 1};
+static const sipring_ring RING = {GPUS, {2, 2}, 3, 1, 0};
 static const input GOOD = {.src = {0, 1, 4}, .dst = {1, 3, 0}, .count = {1, 0, 1, 0, 1, 0}, .demand = {1, 2, 3},
                            .pair = {0, 1, 2}, .from = {0, 1, 4}, .to = {1, 3, 0}};
 
@@ -75,9 +75,11 @@ static void test_nothing_wrong(void)
 
 static void test_rings(void)
 {
-    const sipring_ring bad[] = {{0, {2, 2}, 3, 1},  {-1, {2, 2}, 3, 1}, {6, {2, 2}, 0, 1},
-                                {6, {0, 0}, 3, 1},  {6, {-1, 2}, 3, 1}, {6, {2, INT32_MIN}, 3, 1},
-                                {6, {SIPRING_MAX_WAVELENGTHS + 1, 2}, 3, 1}, {6, {2, INT32_MAX}, 3, 1}};
+    const sipring_ring bad[] = {{0, {2, 2}, 3, 1, 0},  {-1, {2, 2}, 3, 1, 0}, {6, {2, 2}, 0, 1, 0},
+                                {6, {0, 0}, 3, 1, 0},  {6, {-1, 2}, 3, 1, 0}, {6, {2, INT32_MIN}, 3, 1, 0},
+                                {6, {SIPRING_MAX_WAVELENGTHS + 1, 2}, 3, 1, 0}, {6, {2, INT32_MAX}, 3, 1, 0},
+                                {6, {2, 2}, 1, 1, -1},  {6, {2, 2}, 1, 1, 4},  {6, {2, 2}, 1, 1, 7},
+                                {6, {2, 2}, 2, 1, 1},   {6, {2, 2}, 2, 1, INT32_MIN}};
     for (size_t k = 0; k < sizeof bad / sizeof *bad; k++)
         for (int which = FAST; which <= CHECK; which++)
             for (int continuous = 0; continuous < 2; continuous++) {
@@ -185,7 +187,7 @@ static void test_extremes(void)
 {
     static int32_t pair[2 * GPUS * SIPRING_MAX_WAVELENGTHS], direction[2 * GPUS * SIPRING_MAX_WAVELENGTHS];
     static int32_t index[2 * GPUS * SIPRING_MAX_WAVELENGTHS];
-    const sipring_ring ring = {GPUS, {SIPRING_MAX_WAVELENGTHS, SIPRING_MAX_WAVELENGTHS}, 3, 1};
+    const sipring_ring ring = {GPUS, {SIPRING_MAX_WAVELENGTHS, SIPRING_MAX_WAVELENGTHS}, 3, 1, 0};
     int32_t src[MOST], dst[MOST], count[2 * MOST], kept[MOST], unserved[PAIRS];
     double amount[MOST];
     sipring_plan plan = {.src = src, .dst = dst, .demand = amount, .count = count, .kept = kept, .pair = pair,

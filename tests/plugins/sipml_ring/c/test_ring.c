@@ -106,6 +106,9 @@ static rows rows_of_plan(const sipring_plan *p)
     return r;
 }
 
+/* Of the ring, or of one period of a folded one. */
+static int32_t segments(const sipring_ring *g) { return g->period > 0 ? g->period : g->gpus; }
+
 static int32_t hops(const sipring_ring *g, int d, int32_t src, int32_t dst)
 {
     return (d ? src - dst + g->gpus : dst - src + g->gpus) % g->gpus;
@@ -122,11 +125,11 @@ static rows draw_traffic(const sipring_ring *g, int percent, uint64_t *seed)
     int32_t n = g->gpus, tied = below(seed, 2);
     uint8_t *wanted = array((int64_t)n * n, 1);
     int64_t pairs = 0, p = 0;
-    for (int32_t k = 0; k < n * n; k++)
+    for (int32_t k = 0; k < segments(g) * n; k++)
         pairs += wanted[k] = k / n != k % n && (reaches(g, 0, k / n, k % n) || reaches(g, 1, k / n, k % n)) &&
                              below(seed, 100) < percent;
     rows r = rows_new(pairs, 0);
-    for (int32_t k = 0; k < n * n; k++) {
+    for (int32_t k = 0; k < segments(g) * n; k++) {
         if (!wanted[k]) continue;
         r.src[p] = k / n;
         r.dst[p] = k % n;
@@ -170,7 +173,7 @@ static fibres light(const sipring_ring *g, const sipring_circuits *c)
         EXPECT((d == 0 || d == 1) && index >= 0 && index < g->wavelengths[d] && reaches(g, d, src, dst));
         if (!g->continuous) EXPECT(!f.used[d][src * f.width + index]++);
         for (int32_t h = 0; h < hops(g, d, src, dst); h++) {
-            int32_t s = ((d ? dst : src) + h) % g->gpus;
+            int32_t s = ((d ? dst : src) + h) % segments(g);
             EXPECT(++f.load[d][s] <= g->wavelengths[d]);
             if (g->continuous) EXPECT(!f.used[d][s * f.width + index]++);
         }
@@ -191,11 +194,11 @@ static int idle(const sipring_ring *g, const fibres *f, int d, int32_t src, int3
 {
     int32_t room = 1, from = d ? dst : src, far = hops(g, d, src, dst);
     if (!reaches(g, d, src, dst)) return 0;
-    for (int32_t h = 0; h < far; h++) room &= f->load[d][(from + h) % g->gpus] < g->wavelengths[d];
+    for (int32_t h = 0; h < far; h++) room &= f->load[d][(from + h) % segments(g)] < g->wavelengths[d];
     if (!room || !g->continuous) return room;
     for (int32_t index = 0; index < g->wavelengths[d]; index++) {
         int32_t h = 0;
-        while (h < far && !f->used[d][(from + h) % g->gpus * f->width + index]) h++;
+        while (h < far && !f->used[d][(from + h) % segments(g) * f->width + index]) h++;
         if (h == far) return 1;
     }
     return 0;
@@ -388,14 +391,18 @@ int main(int arguments, char **unread)
     for (int n = 0; n < 4; n++)
         for (int w = 0; w < 6; w++)
             for (int32_t reach = 1; reach <= gpus[n]; reach += 2) {
-                sipring_ring g = {gpus[n], {wavelengths[w][0], wavelengths[w][1]}, reach, continuous};
+                sipring_ring g = {gpus[n], {wavelengths[w][0], wavelengths[w][1]}, reach, continuous, 0};
                 test_planning(g, 70, (uint64_t)(1 + 100 * n + 10 * w + reach));
             }
-    test_planning((sipring_ring){3, {2, 2}, 2, continuous}, 0, 2); /* nobody asks */
-    test_planning((sipring_ring){12, {3, 3}, 11, continuous}, 90, 3); /* more peers than circuits */
-    test_planning((sipring_ring){64, {4, 5}, 20, continuous}, 4, 4);
-    test_planning((sipring_ring){64, {1, 2}, 7, continuous}, 60, 5);
-    test_planning((sipring_ring){256, {5, 9}, 3, continuous}, 70, 6);
-    test_planning((sipring_ring){256, {9, 16}, 30, continuous}, 2, 7);
+    test_planning((sipring_ring){3, {2, 2}, 2, continuous, 0}, 0, 2); /* nobody asks */
+    test_planning((sipring_ring){12, {3, 3}, 11, continuous, 0}, 90, 3); /* more peers than circuits */
+    test_planning((sipring_ring){64, {4, 5}, 20, continuous, 0}, 4, 4);
+    test_planning((sipring_ring){64, {1, 2}, 7, continuous, 0}, 60, 5);
+    test_planning((sipring_ring){256, {5, 9}, 3, continuous, 0}, 70, 6);
+    test_planning((sipring_ring){256, {9, 16}, 30, continuous, 0}, 2, 7);
+    test_planning((sipring_ring){64, {4, 5}, 16, continuous, 16}, 60, 8); /* folded */
+    test_planning((sipring_ring){64, {9, 70}, 8, continuous, 16}, 30, 9);
+    test_planning((sipring_ring){3, {2, 3}, 1, continuous, 1}, 100, 10);
+    test_planning((sipring_ring){60, {40, 41}, 5, continuous, 6}, 80, 11);
     return failures != 0;
 }
