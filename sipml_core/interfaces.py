@@ -67,6 +67,9 @@ class Scheduler(Offer):
     #: Traffic estimator used where the experiment names none.
     estimator: ClassVar[str] = "window"
 
+    #: Gives GPUs that want the same the same: see `CircuitControl.folded`.
+    treats_alike: ClassVar[bool] = False
+
     @abstractmethod
     def plan(
         self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None

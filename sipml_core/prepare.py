@@ -280,14 +280,19 @@ class Workbench:
             _refuse_unforeseen(interconnect, fabric)
             pairs = Pairs.of(lowering)
             network, circuits, capacity_gbps = self._first_circuits(interconnect, fabric, pairs)
-            folded = fold(pairs, network, capacity_gbps)
+            replanned = circuits is not None and circuits.interval_us is not None
+            folded = fold(pairs, network, capacity_gbps, fabric.circuits if replanned else None)
         except NoSymmetryError as error:
             if wanted == "auto":
                 return None
             raise NoSymmetryError(
                 f'engine.fold = "require", but on {interconnect.label} groups are not alike: {error}'
             ) from None
-        circuits = circuits.on(folded.network) if circuits else None
+        if folded.control is not None:
+            part = attrs.evolve(fabric, circuits=folded.control)
+            _, circuits = self._circuits(interconnect, part, folded.network, folded.tasks)
+        elif circuits:
+            circuits = circuits.on(folded.network)
         return folded.tasks, folded.network, circuits, folded.gpus
 
     def _first_circuits(
@@ -346,9 +351,10 @@ def _refuse_unforeseen(interconnect: Interconnect, fabric: Fabric) -> None:
     """`NoSymmetryError` where groups part only while the job runs."""
     if interconnect.cluster.jitter:
         raise NoSymmetryError("jitter gives every task a duration of its own")
-    if fabric.circuits and fabric.circuits.interval_us is not None:
+    replanned = fabric.circuits is not None and fabric.circuits.interval_us is not None
+    if replanned and interconnect.scheduler and not interconnect.scheduler.treats_alike:
         raise NoSymmetryError(
-            "circuits are re-planned while the job runs, and no scheduler has to treat groups alike"
+            "circuits are re-planned while the job runs, and the scheduler may treat groups differently"
         )
 
 

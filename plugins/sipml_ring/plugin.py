@@ -41,6 +41,7 @@ class RingFast(Scheduler):
 
     name = "ring-fast"
     summary = "near-optimal max-min wavelengths for a ring, in milliseconds"
+    treats_alike = True
 
     def plan(
         self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None

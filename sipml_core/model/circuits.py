@@ -34,6 +34,15 @@ class CircuitControl:
         """Which ordered pairs can ever hold a circuit. [pairs]"""
         return np.not_equal(src, dst)
 
+    def folded(self, image: NDArray[np.int32]) -> CircuitControl | None:
+        """The part of this that stands for all where GPU g wants what GPU ``image[g]`` wants.
+
+        Where it is not None, schedulers with `Scheduler.treats_alike` plan it for the pairs whose sender
+        comes first among its images, and give the pairs of `self`, if asked for all of them, the images
+        of the same circuits. None: nothing stands for all under these images. [gpus]
+        """
+        return None
+
 
 @attrs.frozen(kw_only=True, eq=False)
 class CircuitPlan:

@@ -3,7 +3,8 @@
 In layout positions the job repeats every `Lowering.period` groups. If moving every GPU on by some
 groups also takes each route to the route of the moved pair, over links of the same capacity, then
 the moved run is the run itself: max-min fair rates are unique, so groups that far apart are always
-in the same state. It is then enough to run the first of them, on the fabric's links taken together
+in the same state. The same holds for circuits that are re-planned while the job runs if whoever plans
+them treats images alike. It is then enough to run the first of them, on the fabric's links taken together
 where they are each other's images.
 """
 
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.model.circuits import CircuitControl
 from sipml_core.model.fabric import NO_LINK
 from sipml_core.model.network import Network
 from sipml_core.model.taskgraph import TaskGraph
@@ -73,9 +75,16 @@ class Folded:
     gpus: NDArray[np.int32]
     tasks: TaskGraph
     network: Network
+    #: What is decided while the job runs; None: nothing.
+    control: CircuitControl | None
 
 
-def fold(pairs: Pairs, network: Network, capacity_gbps: NDArray[np.float64]) -> Folded:
+def fold(
+    pairs: Pairs,
+    network: Network,
+    capacity_gbps: NDArray[np.float64],
+    control: CircuitControl | None = None,
+) -> Folded:
     """The fewest groups that stand for all.
 
     Parameters
@@ -83,7 +92,10 @@ def fold(pairs: Pairs, network: Network, capacity_gbps: NDArray[np.float64]) -> 
     network
         All `pairs.tasks` on their fabric.
     capacity_gbps
-        Of its links, circuits included, from the start of the job to its end. [links] [Gbps]
+        Of its links, circuits included, from the start of the job, to its end but for what `control`
+        decides. [links] [Gbps]
+    control
+        What is decided while the job runs; None: nothing.
 
     Raises
     ------
@@ -97,10 +109,11 @@ def fold(pairs: Pairs, network: Network, capacity_gbps: NDArray[np.float64]) -> 
             try:
                 _refuse_uneven_speeds(pairs.lowering, step)
                 orbits = _Orbits.of(pairs, network, capacity_gbps, step)
+                part = _part_of(control, pairs.lowering, step)
             except NoSymmetryError as error:
                 reason = str(error)
             else:
-                return _folded(pairs, network, orbits, step)
+                return _folded(pairs, network, orbits, step, part)
     raise NoSymmetryError(reason)
 
 
@@ -109,6 +122,18 @@ def _refuse_uneven_speeds(lowering: Lowering, step: int) -> None:
     uneven = np.flatnonzero((speed != speed[0]).any(axis=1))
     if len(uneven):
         raise NoSymmetryError(f"GPUs differ in speed (gpu_speed) between {_groups(lowering, step)}")
+
+
+def _part_of(control: CircuitControl | None, lowering: Lowering, step: int) -> CircuitControl | None:
+    if control is None:
+        return None
+    gpu_at = lowering.layout.reshape(-1)
+    image = np.empty_like(gpu_at)
+    image[gpu_at] = np.roll(gpu_at, -step * lowering.period * lowering.strategy.mp)
+    part = control.folded(image)
+    if part is None:
+        raise NoSymmetryError("re-planned circuits can differ between groups")
+    return part
 
 
 def _groups(lowering: Lowering, step: int) -> str:
@@ -178,7 +203,9 @@ def _smallest_images(image: NDArray[np.int64]) -> NDArray[np.int64]:
         smallest, image = wider, image[image]
 
 
-def _folded(pairs: Pairs, network: Network, orbits: _Orbits, step: int) -> Folded:
+def _folded(
+    pairs: Pairs, network: Network, orbits: _Orbits, step: int, control: CircuitControl | None
+) -> Folded:
     lowering = pairs.lowering
     groups = step * lowering.period
     tasks = lowering.tasks(groups)
@@ -197,6 +224,7 @@ def _folded(pairs: Pairs, network: Network, orbits: _Orbits, step: int) -> Folde
     circuits = orbits.first[first_circuit:] - network.first_circuit
     return Folded(
         groups=groups,
+        control=control,
         gpus=lowering.layout[:groups].reshape(-1),
         tasks=attrs.evolve(tasks, dst=dst[order][transfer_pair]),
         network=Network(
