@@ -153,21 +153,15 @@ class _Output:
     def __init__(self, control: RingCircuits, traffic: TrafficMatrix, previous: Circuits | None) -> None:
         rows = traffic.pairs + (len(previous.src) if previous else 0)
         circuits = control.segments * (control.clockwise + control.counterclockwise)
-        self.arrays = {
-            "src": np.empty(rows, np.int32),
-            "dst": np.empty(rows, np.int32),
-            "demand": np.empty(rows, np.float64),
-            "count": np.empty((rows, 2), np.int32),
-            "kept": np.empty(rows, np.int32),
-            "pair": np.empty(circuits, np.int32),
-            "direction": np.empty(circuits, np.int32),
-            "index": np.empty(circuits, np.int32),
-            "unserved": np.empty(traffic.pairs, np.int32),
-        }
-        self.plan = ffi.new("sipring_plan *")
-        for name, array in self.arrays.items():
-            kind = "double *" if array.dtype == np.float64 else "int32_t *"
-            setattr(self.plan, name, ffi.cast(kind, array.ctypes.data))
+        sizes = {"src": rows, "dst": rows, "count": 2 * rows, "kept": rows, "unserved": traffic.pairs}
+        sizes |= dict.fromkeys(("pair", "direction", "index"), circuits)
+        self.demand, whole = np.empty(rows + 1), np.empty(sum(sizes.values()) + 1, np.int32)
+        self.plan = ffi.new("sipring_plan *", {"demand": ffi.from_buffer("double[]", self.demand)})
+        self.arrays, start, base = {}, 0, ffi.from_buffer("int32_t[]", whole)
+        for name, size in sizes.items():
+            self.arrays[name] = whole[start : start + size]
+            setattr(self.plan, name, base + start)
+            start += size
 
     def result(self, status: int, control: RingCircuits, traffic: TrafficMatrix) -> Planned:
         if status == lib.SIPRING_EMEMORY:
@@ -175,19 +169,16 @@ class _Output:
         if status != lib.SIPRING_OK:
             raise ConfigError(_explain(status, int(self.plan.bad), control, traffic))
         pairs, circuits = int(self.plan.pairs), int(self.plan.circuits)
-        cut = {name: array[:pairs].copy() for name, array in self.arrays.items() if name in _ROWS}
-        cut |= {name: self.arrays[name][:circuits].copy() for name in ("pair", "direction", "index")}
+        cut = {name: self.arrays[name][:pairs] for name in ("src", "dst", "kept")}
+        cut |= {name: self.arrays[name][:circuits] for name in ("pair", "direction", "index")}
         return Planned(
             circuits=Circuits(**{name: cut[name] for name in ("src", "dst", "pair", "direction", "index")}),
-            demand=cut["demand"],
-            count=cut["count"],
+            demand=self.demand[:pairs],
+            count=self.arrays["count"][: 2 * pairs].reshape(-1, 2),
             kept=cut["kept"],
-            unserved=self.arrays["unserved"][: int(self.plan.unpaired)].copy(),
+            unserved=self.arrays["unserved"][: int(self.plan.unpaired)],
             ceiling=float(self.plan.ceiling),
         )
-
-
-_ROWS = ("src", "dst", "demand", "count", "kept")
 
 
 def _text(status: int) -> str:

@@ -98,19 +98,9 @@ class RingPlan(CircuitPlan):
 
         Each circuit must lie within reach, and on each segment and direction no two may share an index
         (with conversion: no segment may carry more circuits than wavelengths, no sender use an index
-        twice). Port limits follow, and are checked too.
+        twice). Port limits follow: all circuits that leave, or reach, a GPU in one direction share a segment.
         """
         kernel.check(self.control, self.circuits)
-        limits = (self.control.clockwise, self.control.counterclockwise)
-        for direction, limit in enumerate(limits):
-            mine = self.circuit_pair[self.circuit_direction == direction]
-            for what, gpu in (("send", self.src), ("receive", self.dst)):
-                used = np.bincount(gpu[mine] % self.control.segments)
-                if len(used) and used.max() > limit:
-                    raise ConfigError(
-                        f"GPU {int(used.argmax())} would {what} on {int(used.max())} wavelengths "
-                        f"{DIRECTIONS[direction]}, its port has {limit}"
-                    )
 
     def settled(self) -> RingPlan:
         """The same plan with everything tuned: nothing dark."""

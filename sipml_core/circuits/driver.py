@@ -11,7 +11,7 @@ from sipml_core.circuits.estimators import Estimator
 from sipml_core.engine.simulate import CircuitSettings
 from sipml_core.errors import InfeasibleError
 from sipml_core.interfaces import Scheduler
-from sipml_core.model.circuits import CircuitControl, CircuitPlan
+from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows
 from sipml_core.model.network import Network
 from sipml_core.model.taskgraph import TaskGraph
 from sipml_core.model.traffic import TrafficMatrix
@@ -29,7 +29,13 @@ def job_bytes(network: Network, tasks: TaskGraph) -> NDArray[np.float64]:
 
 def circuit_traffic(network: Network, demand: NDArray[np.float64]) -> TrafficMatrix:
     """Demands on the circuits of a network, as a matrix."""
-    return TrafficMatrix.from_pairs(network.gpus, network.circuit_src, network.circuit_dst, demand)
+    asked = demand > 0
+    return TrafficMatrix(
+        gpus=network.gpus,
+        src=network.circuit_src[asked],
+        dst=network.circuit_dst[asked],
+        demand=demand[asked],
+    )
 
 
 class ScheduledCircuits:
@@ -85,8 +91,8 @@ class ScheduledCircuits:
         return self.scheduler.plan(self.control, circuit_traffic(self.network, demand), previous)
 
     def _settings(self, plan: CircuitPlan, *, at_start: bool) -> CircuitSettings:
-        src, dst = self.network.circuit_src, self.network.circuit_dst
-        gbps = plan.capacity_gbps(src, dst)
+        row = plan.row_of(self.network.circuit_src, self.network.circuit_dst)
+        gbps = at_rows(plan.gbps, row)
         if at_start:
             return CircuitSettings(gbps=gbps, carried_gbps=gbps, dark_us=np.zeros(len(gbps)))
         if self.control.all_dark:
@@ -94,8 +100,8 @@ class ScheduledCircuits:
             return CircuitSettings(gbps=gbps, carried_gbps=np.zeros(len(gbps)), dark_us=dark)
         return CircuitSettings(
             gbps=gbps,
-            carried_gbps=plan.carried_capacity_gbps(src, dst),
-            dark_us=plan.darkness_us(src, dst),
+            carried_gbps=at_rows(plan.carried_gbps, row),
+            dark_us=at_rows(plan.dark_us, row),
         )
 
 

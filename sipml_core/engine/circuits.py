@@ -31,17 +31,16 @@ class CircuitSettings:
 
     def check(self, circuits: int) -> None:
         """Refuse settings that do not fit `circuits` links."""
-        for field in attrs.fields(CircuitSettings):
-            values = getattr(self, field.name)
+        for name in ("gbps", "carried_gbps", "dark_us"):
+            values = getattr(self, name)
             if len(values) != circuits:
+                raise PluginError(f"the circuit driver must set {name} of {circuits} circuits, got {len(values)}")
+            fine = (values >= 0) & (values < np.inf)
+            if not fine.all():
+                bad = int(np.argmin(fine))
                 raise PluginError(
-                    f"the circuit driver must set {field.name} of {circuits} circuits, got {len(values)}"
-                )
-            bad = np.flatnonzero(~(np.isfinite(values) & (values >= 0)))
-            if len(bad):
-                raise PluginError(
-                    f"the circuit driver's {field.name} must be finite and not negative, "
-                    f"got {values[bad[0]]} for circuit {bad[0]}"
+                    f"the circuit driver's {name} must be finite and not negative, "
+                    f"got {values[bad]} for circuit {bad}"
                 )
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from functools import cached_property
 from typing import Any
 
 import attrs
@@ -44,6 +45,11 @@ class CircuitControl:
         return None
 
 
+def at_rows(values: NDArray[np.float64], row: NDArray[np.intp]) -> NDArray[np.float64]:
+    """``values[row]``, and 0 where the row is -1."""
+    return np.append(values, 0.0)[row]
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class CircuitPlan:
     """Capacities of ordered pairs, sorted by (src, dst). Pairs not named have no circuit.
@@ -61,31 +67,32 @@ class CircuitPlan:
     #: How long each pair's changed circuits are dark. [pairs] [us]
     dark_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
-    @property
+    @cached_property
     def key(self) -> NDArray[np.int64]:
         """src * gpus + dst, ascending. [pairs]"""
         return self.src.astype(np.int64) * self.gpus + self.dst
 
     def capacity_gbps(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.float64]:
         """Settled capacity of any pairs; 0 where the plan has no circuit. [Gbps]"""
-        return self._lookup(self.gbps, src, dst)
+        return at_rows(self.gbps, self.row_of(src, dst))
 
     def carried_capacity_gbps(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.float64]:
         """Capacity of any pairs while changed circuits are dark. [Gbps]"""
-        return self._lookup(self.carried_gbps, src, dst)
+        return at_rows(self.carried_gbps, self.row_of(src, dst))
 
     def darkness_us(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.float64]:
         """How long the changed circuits of any pairs are dark. [us]"""
-        return self._lookup(self.dark_us, src, dst)
+        return at_rows(self.dark_us, self.row_of(src, dst))
 
-    def _lookup(
-        self, values: NDArray[np.float64], src: NDArray[np.int32], dst: NDArray[np.int32]
-    ) -> NDArray[np.float64]:
+    def row_of(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.intp]:
+        """Where any pairs stand in the plan; -1 for one that it does not name."""
         if len(self.src) == 0:
-            return np.zeros(len(src))
-        key, wanted = self.key, src.astype(np.int64) * self.gpus + dst
-        at = np.minimum(np.searchsorted(key, wanted), len(key) - 1)
-        return np.where(key[at] == wanted, values[at], 0.0)
+            return np.full(len(src), -1)
+        wanted = src.astype(np.int64) * self.gpus + dst
+        row = np.searchsorted(self.key, wanted)
+        row[row == len(self.key)] = 0
+        row[self.key[row] != wanted] = -1
+        return row
 
     @property
     def bound_ratio(self) -> float | None:

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
@@ -64,7 +66,7 @@ class TrafficMatrix:
     def pairs(self) -> int:
         return len(self.src)
 
-    @property
+    @cached_property
     def key(self) -> NDArray[np.int64]:
         """src * gpus + dst, ascending: what pairs are looked up by. [pairs]"""
         return self.src.astype(np.int64) * self.gpus + self.dst
