@@ -30,6 +30,10 @@ class LimitError(SipmlError):
     """A wall-clock or simulated-time limit was reached before the job ended."""
 
 
+class TooSlowError(LimitError):
+    """The job takes longer than the simulated time that it was given."""
+
+
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to a mistyped one, or None if nothing is close."""
     close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)

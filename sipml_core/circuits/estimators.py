@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.engine.session import SAME_TIME
 from sipml_core.engine.simulate import simulate
 from sipml_core.model.network import Network
 from sipml_core.model.taskgraph import TaskGraph
@@ -71,12 +72,18 @@ class Backlog:
 
 @attrs.frozen(eq=False)
 class Schedule:
-    """When which bytes become ready for which circuit, in one run of a job, by time."""
+    """When which bytes become ready for which circuit, in one run of a job.
 
-    ready_us: NDArray[np.float64]
+    What becomes ready at the same time stays together: groups that are alike have come equally far.
+    """
+
     circuit: NDArray[np.int64]
     size_bytes: Bytes
-    #: Bytes ready up to and with each entry.
+    #: Instants at which something becomes ready.
+    ready_us: NDArray[np.float64]
+    #: Entries up to and with each instant.
+    entries: NDArray[np.int64]
+    #: Bytes ready up to and with each instant.
     total_bytes: Bytes
 
     @classmethod
@@ -86,12 +93,14 @@ class Schedule:
         transfer, column = np.nonzero(links >= network.first_circuit)
         ready_us = timeline.start_us[tasks.compute_tasks + transfer]
         order = np.argsort(ready_us, kind="stable")
-        size_bytes = tasks.size_bytes[transfer[order]]
+        ready_us, size_bytes = ready_us[order], tasks.size_bytes[transfer[order]]
+        last = np.flatnonzero(np.diff(ready_us, append=np.inf) > SAME_TIME * ready_us)
         return cls(
-            ready_us=ready_us[order],
             circuit=links[transfer, column][order].astype(np.int64) - network.first_circuit,
             size_bytes=size_bytes,
-            total_bytes=np.cumsum(size_bytes),
+            ready_us=ready_us[last],
+            entries=last + 1,
+            total_bytes=np.cumsum(size_bytes)[last],
         )
 
 
@@ -124,7 +133,8 @@ class Oracle:
         self._sent_bytes += float(sent_bytes.sum())
         arrived = self._advance(schedule, now_us, self._sent_bytes + float(backlog_bytes.sum()))
         until = int(np.searchsorted(schedule.ready_us, self._clock_us + interval_us, side="left"))
-        coming = slice(arrived, max(arrived, until))
+        entries = np.append(schedule.entries, 0)  # [-1]: none yet
+        coming = slice(entries[arrived - 1], entries[max(arrived, until) - 1])
         expected = np.bincount(
             schedule.circuit[coming], weights=schedule.size_bytes[coming], minlength=len(backlog_bytes)
         )
@@ -138,7 +148,7 @@ class Oracle:
         return self._schedule
 
     def _advance(self, schedule: Schedule, now_us: float, ready_bytes: float) -> int:
-        """Move the schedule's clock to where `ready_bytes` have become ready; entries that have."""
+        """Move the schedule's clock to where `ready_bytes` have become ready; instants that have passed."""
         arrived = int(np.searchsorted(schedule.total_bytes, ready_bytes * (1 + 1e-9), side="right"))
         last_us = schedule.ready_us[arrived - 1] if arrived else 0.0
         next_us = schedule.ready_us[arrived] if arrived < len(schedule.ready_us) else np.inf

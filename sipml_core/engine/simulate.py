@@ -11,7 +11,7 @@ from sipml_core.engine.kernel import KernelSession
 from sipml_core.engine.reference import ReferenceSession
 from sipml_core.engine.session import Session, State
 from sipml_core.engine.stall import stalled
-from sipml_core.errors import ConfigError, LimitError, unknown
+from sipml_core.errors import ConfigError, LimitError, TooSlowError, unknown
 from sipml_core.model.network import Network
 from sipml_core.model.taskgraph import TaskGraph
 from sipml_core.model.timeline import Timeline
@@ -83,7 +83,9 @@ def simulate(
     StalledError
         Nothing can run and tasks remain; the message names some and why they wait.
     LimitError
-        One of the limits was reached first.
+        The wall-clock limit was reached first.
+    TooSlowError
+        The limit of simulated time was.
     ConfigError
         There is no such queue discipline or kernel, or the driver's interval is not positive.
     """
@@ -99,7 +101,7 @@ def simulate(
         if state is State.STALLED:
             raise stalled(session, circuits.capacity_gbps)
         if state is State.PAUSED and session.now_us >= limit_us:
-            raise LimitError(f"simulated-time limit of {limit_us:g} us reached with {_left(session)}")
+            raise TooSlowError(f"simulated-time limit of {limit_us:g} us reached with {_left(session)}")
         if state is State.PAUSED:
             circuits.act()
 

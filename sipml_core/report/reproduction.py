@@ -204,7 +204,8 @@ def verdict_table(finding: Finding) -> Table:
     for verdict in finding.verdicts:
         each = (f"{name} {_range(*ends)}" for name, ends in verdict.by_workload.items())
         ours = _range(verdict.smallest, verdict.largest) + ("*" if verdict.extrapolated else "")
-        table.add_row(verdict.claim, verdict.paper, ours, "\n".join(each), verdict.verdict)
+        unjudged = f"\n{verdict.unjudged} points without a time" if verdict.unjudged else ""
+        table.add_row(verdict.claim, verdict.paper, ours, "\n".join(each), verdict.verdict + unjudged)
     return table
 
 

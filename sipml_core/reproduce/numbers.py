@@ -63,6 +63,8 @@ class Verdict:
     smallest: float | None
     largest: float | None
     points: int
+    #: Points that could not be judged: one of the two sides has no time.
+    unjudged: int
     verdict: str
     #: Smallest and largest ratio of each workload.
     by_workload: dict[str, tuple[float, float]]
@@ -129,7 +131,7 @@ def _finding(name: str, study: Study, results: list[tuple[Point, SearchResult]])
 
 def _number(workload: str, series: Series, point: Point, result: SearchResult) -> Number:
     rows = result.of(workload, series.topology)
-    if not rows and workload not in series.left_out:
+    if not rows:
         raise ConfigError(f"series {series.label!r}: no topology is labelled {series.topology!r}")
     row = _best(rows, series.pure_dp)
     return Number(
@@ -146,7 +148,7 @@ def _number(workload: str, series: Series, point: Point, result: SearchResult) -
         estimate_error=row.error if row else None,
         extrapolated=row.extrapolated if row else False,
         tight_memory=row.tight_memory if row else False,
-        reason="" if row else series.left_out.get(workload) or _refusal(rows, series.pure_dp),
+        reason="" if row else _refusal(rows, series.pure_dp),
     )
 
 
@@ -181,10 +183,23 @@ def judge(claim: Claim, numbers: Sequence[Number]) -> Verdict:
         smallest=min(values, default=None),
         largest=max(values, default=None),
         points=len(values),
+        unjudged=len(_points(claim, numbers)) - len(values),
         verdict=_verdict(claim, values),
         by_workload={workload: (min(each), max(each)) for workload, each in by_workload.items()},
         extrapolated=any(extrapolated for *_, extrapolated in ratios),
     )
+
+
+def _points(claim: Claim, numbers: Sequence[Number]) -> set[tuple[str, float]]:
+    """Where there is something to judge by, if it could run."""
+    over = {(number.workload, number.x) for number in numbers if number.series in claim.over}
+    return {
+        (number.workload, number.x)
+        for number in numbers
+        if number.series in claim.under
+        and number.x >= claim.from_x
+        and (number.workload, number.x * claim.over_x) in over
+    }
 
 
 def _least(labels: Sequence[str], numbers: Sequence[Number]) -> dict[tuple[str, float], Number]:

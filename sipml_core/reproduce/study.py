@@ -40,7 +40,6 @@ class Series:
     label: str = option(doc="name in legends and numbers")
     topology: str = option(doc="label of the interconnect")
     pure_dp: bool = option(False, doc="the best of pure data parallelism, not the best of all")
-    left_out: Mapping[str, str] = option({}, doc="workloads that its experiments do without, and why")
 
 
 @attrs.frozen(kw_only=True)

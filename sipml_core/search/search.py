@@ -32,7 +32,7 @@ def search(
 
     All candidates are estimated. The `top` best by the estimate are simulated in full, and so is the
     best one of pure data parallelism; where a simulation turns out to be infeasible, the next one takes
-    its place.
+    its place, but not where it exceeds `engine.max_time_us`.
 
     Parameters
     ----------
@@ -137,8 +137,13 @@ def _chosen(staff: Staff, estimates: _Answers, simulations: _Answers) -> Iterato
 
 
 def _still_wanted(ranked: list[Question], simulations: _Answers, count: int) -> list[Question]:
-    """The first of the ranking, so that `count` of them will have been simulated."""
-    left = [question for question in ranked if "infeasible" not in simulations.get(question, {})]
+    """The first of the ranking, so that `count` of them will have been simulated, if only to the limit."""
+
+    def counts(question: Question) -> bool:
+        answer = simulations.get(question, {})
+        return "infeasible" not in answer or "too_slow" in answer
+
+    left = [question for question in ranked if counts(question)]
     return [question for question in left[:count] if question not in simulations]
 
 

@@ -12,7 +12,7 @@ import attrs
 
 from sipml_core.candidates import Candidate, search_candidates
 from sipml_core.config import Experiment, read_experiment
-from sipml_core.errors import InfeasibleError, SipmlError, StalledError
+from sipml_core.errors import InfeasibleError, SipmlError, StalledError, TooSlowError
 from sipml_core.plugins import load
 from sipml_core.prepare import Workbench
 from sipml_core.runner import Clock, simulate_candidate
@@ -73,6 +73,8 @@ class Desk:
             return {"infeasible": str(error)}
         except StalledError as error:
             return {"infeasible": f"stalled: {error}"}
+        except TooSlowError as error:
+            return {"infeasible": str(error), "too_slow": True}
 
 
 #: received(unit, its answers), as they come in.

@@ -104,6 +104,35 @@ class SchedulerConformance(OfferConformance):
                 require(np.allclose(capacity, first.gbps, rtol=_TOLERANCE), "capacities change")
                 require(np.allclose(second.carried_gbps, second.gbps, rtol=_TOLERANCE), "circuits go dark")
 
+    def test_images_are_treated_alike(self) -> None:
+        if not self.scheduler.treats_alike:
+            return
+        for gpus in (*self.sizes, 96):
+            control = self.control(gpus)
+            for turn in (n for n in range(1, gpus) if gpus % n == 0):
+                part = control.folded((np.arange(gpus, dtype=np.int32) + turn) % gpus)
+                if part is not None:
+                    with law("what repeats is planned alike, whole or folded", gpus=gpus, turn=turn):
+                        self._compare_folded(control, part, turn)
+
+    def _compare_folded(self, control: CircuitControl, part: CircuitControl, turn: int) -> None:
+        scheduler, whole, folded = self.make(), None, None
+        for seed in range(4):
+            traffic = _repeated(control, turn, seed)
+            mine = traffic.src < turn
+            first = TrafficMatrix(
+                gpus=traffic.gpus, src=traffic.src[mine], dst=traffic.dst[mine], demand=traffic.demand[mine]
+            )
+            whole, folded = scheduler.plan(control, traffic, whole), scheduler.plan(part, first, folded)
+            for image in range(0, control.gpus, turn):
+                ends = (folded.src + image) % control.gpus, (folded.dst + image) % control.gpus
+                row = whole.row_of(*ends)
+                require((row >= 0).all(), "a pair has circuits, its image has none")
+                for name in ("gbps", "carried_gbps", "dark_us"):
+                    same = np.array_equal(getattr(whole, name)[row], getattr(folded, name))
+                    require(same, f"{name} differ between images")
+            require(len(whole.src) * turn == len(folded.src) * control.gpus, "more pairs than images")
+
     def test_foreign_circuits_are_refused_or_planned(self) -> None:
         class Foreign(CircuitControl):
             """Circuits that no scheduler has heard of, and only between neighbours."""
@@ -151,6 +180,19 @@ def traffics(control: CircuitControl) -> Iterator[tuple[str, TrafficMatrix]]:
     }
     for name, demand in demands.items():
         yield name, TrafficMatrix.from_pairs(gpus, src, dst, demand)
+
+
+def _repeated(control: CircuitControl, turn: int, seed: int) -> TrafficMatrix:
+    """Random traffic that repeats after `turn` GPUs."""
+    rng, gpus = np.random.default_rng(seed), control.gpus
+    src, dst = np.divmod(np.arange(turn * gpus, dtype=np.int32), np.int32(gpus))
+    keep = src != dst
+    src, dst = src[keep], dst[keep]
+    keep = control.may_connect(src, dst) & (rng.random(len(src)) < rng.choice([0.1, 0.5]))
+    demand = 10 ** rng.uniform(0, 2, len(src)) * keep
+    image = np.arange(0, gpus, turn)[:, None]
+    ends = ((src + image) % gpus).reshape(-1), ((dst + image) % gpus).reshape(-1)
+    return TrafficMatrix.from_pairs(gpus, *ends, np.tile(demand, len(image)))
 
 
 def _lone(control: CircuitControl) -> TrafficMatrix:

@@ -85,6 +85,26 @@ def test_circuits_set_once_that_treat_groups_alike(mp, dp):
     assert_same(tables({"name": "sip-ocs", "switches": 8}, mp=mp, dp=dp), 1, 2)
 
 
+RING = {"name": "sip-ring", "reach_hops": 4}
+
+
+@pytest.mark.parametrize(("mp", "dp", "groups"), [(1, 12, 4), (2, 8, 2), (4, 4, 1), (2, 6, 2), (3, 6, 2)])
+@pytest.mark.parametrize("bandwidth_gbps", [75, 200, 1600])
+def test_circuits_replanned_for_all_groups_alike(mp, dp, groups, bandwidth_gbps):
+    """The least groups that no circuit outreaches: 4 GPUs, or 6. With 3 wavelengths pairs take turns."""
+    cluster = {"bandwidth_gbps": bandwidth_gbps}
+    assert_same(tables(RING, mp=mp, dp=dp, cluster=cluster), groups)
+
+
+@pytest.mark.parametrize("change", [
+    {"wavelength": "converted"}, {"all_dark": True}, {"reconfiguration": "hwsim"}, {"interval_us": 30},
+    {"estimator": "backlog"}, {"estimator": "oracle"},
+])  # fmt: skip
+@pytest.mark.parametrize("strategy", [{"collective": "ring"}, {"iterations": 2, "counter_rotating": True}])
+def test_whatever_replanned_circuits_do(change, strategy):
+    assert_same(tables({**RING, **change}, mp=4, dp=4, **strategy), 1)
+
+
 def test_the_lower_bound_itself_folds():
     assert_same(tables({**FLAT, "sharing": "bound"}, mp=2, dp=4), 1)
 
@@ -94,7 +114,8 @@ def test_speeds_that_repeat():
 
 
 REFUSED = [
-    ({"name": "sip-ring"}, {}, "circuits are re-planned while the job runs"),
+    ({"name": "sip-ring"}, {}, "re-planned circuits can differ between groups"),
+    ({**RING, "scheduler": "ring-mcf"}, {}, "the scheduler may treat groups differently"),
     ({"name": "sip-ocs", "switches": 4, "interval_us": 500, "reconfiguration_us": 5}, {}, "re-planned"),
     (FLAT, {"jitter": 0.1}, "jitter gives every task a duration of its own"),
     (FLAT, {"gpu_speed": {"3": 0.5}}, r"differ in speed \(gpu_speed\) between 2 groups and the next 2"),

@@ -34,8 +34,7 @@ def test_every_experiment_of_every_study_is_valid(name, quick):
     assert len(found) == len(source.points(quick)) * len(source.experiment) >= 2
     for _, experiment in found:
         labels = {interconnect.label for interconnect in experiment.interconnects}
-        workloads = {job.label for job in experiment.jobs}
-        assert all(s.topology in labels or workloads <= set(s.left_out) for s in study.series)
+        assert {s.topology for s in study.series} <= labels
 
 
 def test_the_figure_5_of_the_paper_is_asked_for_in_full():
@@ -100,12 +99,14 @@ def test_a_claim_may_compare_other_points_and_begin_late():
     """`over` at half of x: at x = 4 it is 8 h / 4 h, and x = 2 lies below `from_x`."""
     known = [number("slow", 1, 9), number("slow", 2, 8), number("a", 2, 1), number("a", 4, 4)]
     verdict = judge(claim(over_x=0.5, from_x=3), known)
-    assert (verdict.smallest, verdict.largest, verdict.points) == (2.0, 2.0, 1)
+    assert (verdict.smallest, verdict.largest, verdict.points, verdict.unjudged) == (2.0, 2.0, 1, 0)
 
 
 def test_a_point_at_which_one_side_cannot_run_is_no_evidence():
     known = [number("slow", 1, 6), attrs.evolve(number("a", 1, 2), time_to_accuracy_s=None)]
-    assert judge(claim(), known).verdict == "no point to judge by"
+    verdict = judge(claim(), known)
+    assert verdict.verdict == "no point to judge by"
+    assert (verdict.points, verdict.unjudged) == (0, 1)
 
 
 def small_study(**changes):
@@ -197,10 +198,7 @@ def test_verdicts_have_a_table(monkeypatch):
     assert finding.verdicts[0].points == 2
 
 
-def test_a_series_may_leave_out_a_workload_with_a_reason_but_not_silently(monkeypatch):
-    gone = Series(label="SiP-Ring", topology="sip-ring", left_out={"gpt": "it takes hours"})
-    finding = carried_out(monkeypatch, small_study(series=(gone,)))
-    assert {(n.time_to_accuracy_s, n.reason) for n in finding.numbers} == {(None, "it takes hours")}
+def test_a_series_of_no_interconnect_is_refused(monkeypatch):
     with pytest.raises(ConfigError, match="no topology is labelled 'sip-ring'"):
         carried_out(monkeypatch, small_study(series=(Series(label="SiP-Ring", topology="sip-ring"),)))
 

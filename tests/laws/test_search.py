@@ -20,12 +20,13 @@ REGISTRY = load()
 SMALL_GPT = {"name": "gpt", "layers": 1, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 500}
 
 
-def tables(gpus=8, topologies=("elect-flat",), workload=SMALL_GPT, gpu=None, strategy=None, **search_table):
+def tables(gpus=8, topologies=("elect-flat",), workload=SMALL_GPT, gpu=None, strategy=None, engine=None, **search_table):
     return {
         "title": "search",
         "cluster": {"gpus": gpus, "bandwidth_gbps": 400},
         "gpu": {"name": "v100", **(gpu or {})},
         "strategy": strategy or {},
+        "engine": engine or {},
         "search": {"global_batches": [16], **search_table},
         "workload": [workload],
         "topology": [t if isinstance(t, dict) else {"name": t} for t in topologies],
@@ -243,6 +244,16 @@ def test_an_infeasible_simulation_is_replaced_by_the_next(monkeypatch):
     rows = found(top=4).rows
     assert [row.status for row in rows] == ["simulated", "infeasible", "simulated", "simulated"]
     assert rows[1].reason == "no circuit for a pair"
+
+
+def test_a_simulation_that_exceeds_the_limit_of_time_keeps_its_place():
+    """It would be slower than the limit, and the next one of the ranking is expected to be slower still."""
+    times_us = [row.iteration_us for row in found(top=1).rows if row.best]
+    cut = found(top=1, engine={"max_time_us": times_us[0] / 2}).rows
+    assert all(row.iteration_us is None and not row.best for row in cut)
+    reasons = [row.reason for row in cut if row.status == "infeasible"]
+    assert 1 <= len(reasons) <= 2  # the best one, and pure data parallelism
+    assert all("simulated-time limit" in reason for reason in reasons)
 
 
 def test_a_workload_that_fits_nowhere_has_no_winner_and_says_why():
