@@ -35,11 +35,15 @@ class Layout:
     name: str
     dims: Mapping[str, str | None]
     choices: tuple[Choice, ...] = ()
+    #: Ops that every device of a group does in full, all backward and optimizer ops that follow them
+    #: included. Their dimension says only which part of the result a device sends to the others.
+    duplicated: frozenset[str] = frozenset()
 
 
 #: Splits in the order a rule prefers them; an op offers some of them.
 _SAMPLE_ORDER = (Split.SAMPLE, Split.SPATIAL, Split.HEAD, Split.COLUMN, Split.ROW)
-_TENSOR_ORDER = (Split.HEAD, Split.COLUMN, Split.SAMPLE, Split.SPATIAL, Split.ROW)
+_FEATURES = (Split.HEAD, Split.COLUMN)
+_TOKENS = (Split.SAMPLE, Split.SPATIAL)
 
 
 def leads(op: Op) -> bool:
@@ -63,16 +67,37 @@ def tensor_layout(graph: OpGraph) -> Layout:
     dims: dict[str, str | None] = {}
     for op in graph.ops:
         if leads(op):
-            dims[op.name] = _tensor_dim(graph, op, dims)
+            dims[op.name] = _feature_dim(graph, op, dims) or _first(op, _SAMPLE_ORDER)
     return Layout(name="tensor", dims=dims)
 
 
-def _tensor_dim(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | None:
+def megatron_layout(graph: OpGraph) -> Layout:
+    """The tensor rule without sequence parallelism: what it does not cut along features is duplicated.
+
+    So did Megatron-LM before 2022 (Shoeybi et al. 2019, section 3): between two all-reduces every GPU
+    normalises, drops and adds all tokens. An all-reduce is a reduce-scatter to the parts of such an op
+    and an all-gather from them; so that every device has a part, the longest of batch and sequence
+    is cut.
+    """
+    dims: dict[str, str | None] = {}
+    duplicated = set()
+    for op in filter(leads, graph.ops):
+        dim = _feature_dim(graph, op, dims)
+        if dim is None:
+            dim = _longest(op, _TOKENS) or _first(op, _SAMPLE_ORDER)
+            if dim is None or op.splits[dim] is not Split.ROW:
+                duplicated.add(op.name)
+        dims[op.name] = dim
+    return Layout(name="megatron", dims=dims, duplicated=frozenset(duplicated))
+
+
+def _feature_dim(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | None:
+    """The dimension by which tensor parallelism divides the op; None: it leaves the op whole."""
     inherited = _inherited(graph, op, dims)
-    owns = any(graph.tensor[operand.tensor].role is Role.PARAMETER for operand in op.reads)
-    if inherited is not None and op.splits[inherited] in (Split.ROW, Split.COLUMN, Split.HEAD):
+    if inherited is not None and op.splits[inherited] in (*_FEATURES, Split.ROW):
         return inherited
-    return _first(op, _TENSOR_ORDER if owns else _SAMPLE_ORDER)
+    owns = any(graph.tensor[operand.tensor].role is Role.PARAMETER for operand in op.reads)
+    return _first(op, _FEATURES) if owns else None
 
 
 def _inherited(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | None:
@@ -98,11 +123,21 @@ def _first(op: Op, order: tuple[Split, ...]) -> str | None:
     return None
 
 
-FIXED_LAYOUTS: dict[str, Callable[[OpGraph], Layout]] = {"sample": sample_layout, "tensor": tensor_layout}
+def _longest(op: Op, kinds: tuple[Split, ...]) -> str | None:
+    """The dimension of most iterations among splits of these kinds, if any can be cut at all."""
+    dims = [dim for dim, kind in op.splits.items() if kind in kinds and op.dims[dim] > 1]
+    return max(dims, key=lambda dim: op.dims[dim], default=None)
+
+
+FIXED_LAYOUTS: dict[str, Callable[[OpGraph], Layout]] = {
+    "sample": sample_layout,
+    "tensor": tensor_layout,
+    "megatron": megatron_layout,
+}
 
 
 def fixed_layout(graph: OpGraph, name: str) -> Layout:
-    """The layout that a fixed rule gives: "sample" or "tensor"; `ConfigError` for another name."""
+    """The layout that the fixed rule of that name gives; `ConfigError` for another name."""
     if name not in FIXED_LAYOUTS:
         raise ConfigError(unknown("layout", name, FIXED_LAYOUTS))
     return FIXED_LAYOUTS[name](graph)
@@ -120,13 +155,30 @@ def checked_dims(graph: OpGraph, layout: Layout | Mapping[str, str | None] | Non
     dims = dict(sample_layout(graph).dims)
     given = layout.dims if isinstance(layout, Layout) else layout or {}
     for name, dim in given.items():
-        op = graph.op.get(name)
-        if op is None:
-            hint = nearest(name, graph.op)
-            raise ConfigError(f"layout: no op {name!r}" + (f"; did you mean {hint!r}?" if hint else ""))
-        if op.follows is not None:
-            raise ConfigError(f"layout: op {name!r} follows {op.follows!r}; set the split of that one")
+        op = _leading_op(graph, name)
         if dim is not None and dim not in op.splits:
             raise ConfigError("layout: " + unknown(f"split of op {name!r}", dim, op.splits))
         dims[name] = dim
     return dims
+
+
+def checked_duplicates(graph: OpGraph, layout: Layout | Mapping[str, str | None] | None) -> frozenset[str]:
+    """Leading ops that the layout duplicates.
+
+    Raises
+    ------
+    ConfigError
+        As `checked_dims`.
+    """
+    given = layout.duplicated if isinstance(layout, Layout) else ()
+    return frozenset(_leading_op(graph, name).name for name in given)
+
+
+def _leading_op(graph: OpGraph, name: str) -> Op:
+    op = graph.op.get(name)
+    if op is None:
+        hint = nearest(name, graph.op)
+        raise ConfigError(f"layout: no op {name!r}" + (f"; did you mean {hint!r}?" if hint else ""))
+    if op.follows is not None:
+        raise ConfigError(f"layout: op {name!r} follows {op.follows!r}; set the split of that one")
+    return op
