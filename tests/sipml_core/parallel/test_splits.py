@@ -247,6 +247,45 @@ def test_the_tensor_rule():
     assert kinds["layer0.norm1"] is kinds["layer0.residual1"] is Split.SAMPLE
 
 
+def small_gpt(samples):
+    options = Gpt.Options(layers=1, hidden=64, heads=4, sequence=8, vocabulary=50)
+    return Gpt(options).graph(samples, "mixed")
+
+
+@pytest.mark.parametrize(("samples", "dim"), [(2, "s"), (16, "n")])
+def test_the_megatron_rule(samples, dim):
+    """The tensor rule for matrix products and heads; all else is duplicated, cut along the longest of
+    batch and sequence, so that every device has a part to send."""
+    graph = small_gpt(samples)
+    tensor, megatron = (fixed_layout(graph, name) for name in ("tensor", "megatron"))
+    between = {f"layer0.{op}" for op in ("norm1", "residual1", "norm2", "residual2")} | {"final_norm"}
+    assert megatron.duplicated == between
+    assert not tensor.duplicated
+    assert megatron.dims == {op: dim if op in between else cut for op, cut in tensor.dims.items()}
+
+
+def test_what_sums_over_its_only_dimension_is_not_duplicated():
+    """A parameter of one feature, contracted by an op of one token: a row split, as in "tensor". Beside it
+    an op that nothing can cut is duplicated, whole."""
+    b = GraphBuilder("row", 1, "fp32")
+    w = b.parameter("w", (8,))
+    b.op(
+        "dot", "matmul", {"n": 1, "i": 8}, {"n": Split.SAMPLE, "i": Split.ROW}, flops=16.0,
+        reads={b.input("x", (1, 8)): "n i", w: "i"}, writes={"y": "n"}, factors=("x", w),
+    )  # fmt: skip
+    b.op("loss", "loss", {"n": 1}, {"n": Split.SAMPLE}, flops=1.0, reads={"y": "n"}, writes={"z": "n"},
+         kept={"z": 4})  # fmt: skip
+    layout = fixed_layout(training_step(b), "megatron")
+    assert layout.dims == {"dot": "i", "loss": None}
+    assert layout.duplicated == {"loss"}
+
+
+def test_explain_says_which_ops_are_duplicated():
+    rows = {row["op"]: row["duplicated"] for row in explain(fixed_layout(small_gpt(2), "megatron"))}
+    assert rows["layer0.norm1"] is True
+    assert rows["layer0.mlp.fc1"] is False
+
+
 def test_bad_arguments_are_refused():
     """Unknown names and numbers that are not positive."""
     graph = mlp(2, 2, 4, 4)
