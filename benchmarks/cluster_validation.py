@@ -98,7 +98,7 @@ def ablations(registry: Registry) -> list[str]:
     ]
     for label in ("MP 8", "DP 2 x MP 4"):
         changes += [
-            (label, "norms, dropout and residuals divided", ("strategy.layout=tensor",), None),
+            (label, "layout `tensor`: norms, dropout, residuals divided", ("strategy.layout=tensor",), None),
             (label, "NVLink at 120 GB/s", (slow_nvlink,), None),
             (label, "the layout sipml chooses", ("strategy.layout=auto",), None),
         ]

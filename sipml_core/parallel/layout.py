@@ -65,43 +65,45 @@ def tensor_layout(graph: OpGraph) -> Layout:
     then row (Shoeybi et al. 2019, "Megatron-LM", section 3), and others along the batch.
     """
     dims: dict[str, str | None] = {}
-    for op in graph.ops:
-        if leads(op):
-            dims[op.name] = _feature_dim(graph, op, dims) or _first(op, _SAMPLE_ORDER)
+    for op in filter(leads, graph.ops):
+        own = _first(op, _FEATURES) if _has_parameters(graph, op) else None
+        dims[op.name] = _inherited(graph, op, dims) or own or _first(op, _SAMPLE_ORDER)
     return Layout(name="tensor", dims=dims)
 
 
 def megatron_layout(graph: OpGraph) -> Layout:
-    """The tensor rule without sequence parallelism: what it does not cut along features is duplicated.
+    """Megatron-LM before sequence parallelism: products are divided, what lies between is duplicated.
 
-    So did Megatron-LM before 2022 (Shoeybi et al. 2019, section 3): between two all-reduces every GPU
-    normalises, drops and adds all tokens. An all-reduce is a reduce-scatter to the parts of such an op
-    and an all-gather from them; so that every device has a part, the longest of batch and sequence
-    is cut.
+    Products, that is ops with parameters that sum over a dimension, are cut as by `tensor_layout`,
+    but lookups along the vocabulary, and so are ops that keep the cut of such a product. Between two
+    all-reduces every GPU normalises, drops and adds all tokens (Shoeybi et al. 2019, section 3). An
+    all-reduce is a reduce-scatter to the parts of such an op and an all-gather from them; so that
+    every device has a part, the longer of batch and sequence is cut.
     """
     dims: dict[str, str | None] = {}
     duplicated = set()
     for op in filter(leads, graph.ops):
-        dim = _feature_dim(graph, op, dims)
+        dim = _inherited(graph, op, dims) or _product_dim(graph, op)
         if dim is None:
-            dim = _longest(op, _TOKENS) or _first(op, _SAMPLE_ORDER)
-            if dim is None or op.splits[dim] is not Split.ROW:
-                duplicated.add(op.name)
+            duplicated.add(op.name)
+            dim = _longest(op, _TOKENS) or _first(op, _FEATURES)
         dims[op.name] = dim
     return Layout(name="megatron", dims=dims, duplicated=frozenset(duplicated))
 
 
-def _feature_dim(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | None:
-    """The dimension by which tensor parallelism divides the op; None: it leaves the op whole."""
-    inherited = _inherited(graph, op, dims)
-    if inherited is not None and op.splits[inherited] in (*_FEATURES, Split.ROW):
-        return inherited
-    owns = any(graph.tensor[operand.tensor].role is Role.PARAMETER for operand in op.reads)
-    return _first(op, _FEATURES) if owns else None
+def _product_dim(graph: OpGraph, op: Op) -> str | None:
+    """The dimension along which a product is cut that inherits no cut; None: it is no product."""
+    if not _has_parameters(graph, op) or Split.ROW not in op.splits.values():
+        return None
+    return _first(op, (Split.ROW,) if op.kind == "embedding" else (*_FEATURES, Split.ROW))
+
+
+def _has_parameters(graph: OpGraph, op: Op) -> bool:
+    return any(graph.tensor[operand.tensor].role is Role.PARAMETER for operand in op.reads)
 
 
 def _inherited(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | None:
-    """A split of `op` that runs along the axis its first input is divided on."""
+    """A split of `op` along features that runs along the axis its first input is divided on."""
     operand = next((o for o in op.reads if o.tensor in graph.producer), None)
     if operand is None:
         return None
@@ -109,7 +111,8 @@ def _inherited(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | 
     cut = dims.get(producer.name)
     written = next(o for o in producer.writes if o.tensor == operand.tensor)
     for mine, theirs in zip(operand.axes, written.axes, strict=True):
-        if cut is not None and theirs.dim == cut and mine.dim in op.splits:
+        same = cut is not None and theirs.dim == cut
+        if same and op.splits.get(mine.dim or "") in (*_FEATURES, Split.ROW):
             return mine.dim
     return None
 
