@@ -11,19 +11,12 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-import numpy as np
 
 from sipml_core.config import read_experiment, read_tables
 from sipml_core.engine.simulate import simulate
-from sipml_core.gpus import op_times_us
-from sipml_core.interfaces import GpuModel
-from sipml_core.model.balanced import Placement
-from sipml_core.model.network import Network
-from sipml_core.model.opgraph import Split
 from sipml_core.overrides import apply_overrides
-from sipml_core.parallel.lowering import lower
 from sipml_core.plugins import Registry, load
-from sipml_core.prepare import Prepared, Workbench
+from sipml_core.prepare import Workbench
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -47,17 +40,13 @@ class Prediction:
     collective: str
 
 
-def predict(
-    registry: Registry, label: str, *overrides: str, duplicated: bool = True, collective: str | None = None
-) -> Prediction:
-    """Throughput of one case of the examples.
+def predict(registry: Registry, label: str, *overrides: str, collective: str | None = None) -> Prediction:
+    """Throughput of one case of the examples, as `run` has it.
 
     Parameters
     ----------
     overrides
         Changes to the file, as of `run --set`.
-    duplicated
-        Tensor parallelism as measured: what is not split by features is done by every GPU in full.
     collective
         The form of all-reduce; None: the faster one.
     """
@@ -69,43 +58,13 @@ def predict(
     forms = Workbench(experiment=experiment).prepare(job, interconnect, strategy)
     runs = [
         Prediction(
-            rate=strategy.global_batch * 1e6 / iteration_us(form, experiment.gpu, duplicated=duplicated),
+            rate=strategy.global_batch * 1e6 / simulate(form.tasks, form.network).total_us,
             collective=form.collective,
         )
         for form in forms
         if collective in (None, form.collective)
     ]
     return max(runs, key=lambda run: run.rate)
-
-
-def iteration_us(case: Prepared, gpu: GpuModel, *, duplicated: bool) -> float:
-    """Time of the case's iteration. [us]"""
-    tasks, network = case.tasks, case.network
-    if duplicated and case.strategy.mp > 1:
-        placement = with_duplicates(case.placement, gpu)
-        tasks = lower(placement, case.strategy, case.interconnect.cluster)
-        network = Network.of(case.fabric, tasks)
-    return simulate(tasks, network).total_us
-
-
-def with_duplicates(placement: Placement, gpu: GpuModel) -> Placement:
-    """The placement with ops that are cut along samples as slow as the whole op.
-
-    The frameworks measured do not divide what lies between two all-reduces (norms, dropout, residual
-    sums): every GPU does all of it (Shoeybi et al. 2019, "Megatron-LM", section 3). The bytes are the same:
-    an all-reduce is a reduce-scatter to the parts and an all-gather from them.
-    """
-    graph = placement.graph
-    by_sample = np.array(
-        [
-            dim is not None and op.splits[dim] is Split.SAMPLE
-            for op, dim in zip(graph.graph.ops, graph.split_dim, strict=True)
-        ]
-    )
-    whole_us = op_times_us(graph.graph, gpu)
-    op = graph.subop_op
-    duration_us = np.where(by_sample[op], whole_us[op], graph.duration_us)
-    return attrs.evolve(placement, graph=attrs.evolve(graph, duration_us=duration_us))
 
 
 def error(label: str, rate: float) -> float:
@@ -130,22 +89,22 @@ def table(registry: Registry) -> list[str]:
 def ablations(registry: Registry) -> list[str]:
     """The same cases with one assumption changed."""
     slow_uplink, slow_nvlink = "topology.uplink_gbps=80", "cluster.bandwidth_gbps='120 GB/s'"
-    changes: list[tuple[str, str, tuple[str, ...], dict[str, Any]]] = [
-        ("at the end", "flat ring only", (), {"collective": "ring"}),
-        ("at the end", "InfiniBand at 80 Gb/s", (slow_uplink,), {}),
-        ("at the end", "NVLink at 120 GB/s", (slow_nvlink,), {}),
-        ("overlapped", "flat ring only", (), {"collective": "ring"}),
-        ("overlapped", "InfiniBand at 80 Gb/s", (slow_uplink,), {}),
+    changes: list[tuple[str, str, tuple[str, ...], str | None]] = [
+        ("at the end", "flat ring only", (), "ring"),
+        ("at the end", "InfiniBand at 80 Gb/s", (slow_uplink,), None),
+        ("at the end", "NVLink at 120 GB/s", (slow_nvlink,), None),
+        ("overlapped", "flat ring only", (), "ring"),
+        ("overlapped", "InfiniBand at 80 Gb/s", (slow_uplink,), None),
     ]
     for label in ("MP 8", "DP 2 x MP 4"):
         changes += [
-            (label, "norms, dropout and residuals divided", (), {"duplicated": False}),
-            (label, "NVLink at 120 GB/s", (slow_nvlink,), {}),
-            (label, "the layout sipml chooses", ("strategy.layout=auto",), {"duplicated": False}),
+            (label, "layout `tensor`: norms, dropout, residuals divided", ("strategy.layout=tensor",), None),
+            (label, "NVLink at 120 GB/s", (slow_nvlink,), None),
+            (label, "the layout sipml chooses", ("strategy.layout=auto",), None),
         ]
     lines = ["| case | changed | predicted /s | error |", "|---|---|--:|--:|"]
-    for label, what, overrides, options in changes:
-        rate = predict(registry, label, *overrides, **options).rate
+    for label, what, overrides, collective in changes:
+        rate = predict(registry, label, *overrides, collective=collective).rate
         name = label if label in ("MP 8", "DP 2 x MP 4") else f"DP 16, {label}"
         lines.append(f"| {name} | {what} | {rate:.1f} | {error(label, rate):+.1%} |")
     return lines

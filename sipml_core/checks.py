@@ -84,6 +84,11 @@ def _array(value: Any, dtype: Any, ndim: int) -> NDArray[Any]:
 # Converters for array fields (named functions, because mypy's attrs plugin understands no others).
 
 
+def bool_vector(value: Any) -> NDArray[np.bool_]:
+    """Converter to a read-only array of truth values [n]."""
+    return _array(value, np.bool_, 1)
+
+
 def int32_vector(value: Any) -> NDArray[np.int32]:
     """Converter to a read-only int32 array [n]."""
     return _array(value, np.int32, 1)

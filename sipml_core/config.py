@@ -21,7 +21,7 @@ from sipml_core.plugins import Registry
 from sipml_core.structure import keys, structure
 from sipml_core.units import parse_us
 
-LAYOUTS = ("auto", "sample", "tensor")
+LAYOUTS = ("auto", "sample", "tensor", "megatron")
 
 
 @attrs.frozen(kw_only=True)
@@ -41,7 +41,8 @@ class StrategyTable(Execution):
     )  # fmt: skip
     layout: str = option(
         "auto", validator=one_of(*LAYOUTS),
-        doc='how ops are cut: by cost ("auto"), along samples, or as tensor parallelism does',
+        doc='how ops are cut: by cost ("auto"), along samples, or as tensor parallelism does, which '
+        'divides what is between two all-reduces ("tensor") or repeats it on every GPU ("megatron")',
     )  # fmt: skip
 
 

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import float64_vector, int32_matrix, int32_vector
+from sipml_core.checks import bool_vector, float64_vector, int32_matrix, int32_vector
 from sipml_core.model.opgraph import OpGraph
 
 #: Tensor axes that a region box can have.
@@ -45,6 +45,13 @@ class BalancedGraph:
     shard_tensor: NDArray[np.int32] = attrs.field(converter=int32_vector)
     shard_lo: NDArray[np.int32] = attrs.field(converter=int32_matrix)
     shard_hi: NDArray[np.int32] = attrs.field(converter=int32_matrix)
+
+    #: Ops that every device does in full, although the result of each sub-op is a part; a gradient box
+    #: that such sub-ops make is the whole sum in each of them. None unless given. [ops]
+    duplicated: NDArray[np.bool_] = attrs.field(
+        converter=bool_vector,
+        default=attrs.Factory(lambda self: np.zeros(len(self.graph.ops)), takes_self=True),
+    )
 
     @property
     def subops(self) -> int:

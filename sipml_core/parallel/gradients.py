@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -18,7 +20,8 @@ class Bucket:
     #: Members in each group, in ring order.
     devices: tuple[int, ...]
     size_bytes: float
-    #: Sub-ops that make the gradients, and optimizer sub-ops that wait for the sum.
+    #: Sub-ops that make the gradients, on members or doing what members do as well, and optimizer
+    #: sub-ops that wait for the sum.
     producers: Indices
     consumers: Indices
 
@@ -29,6 +32,7 @@ class _Gradient:
 
     position: int
     size_bytes: float
+    holders: tuple[int, ...]
     producers: Indices
     consumers: Indices
 
@@ -36,8 +40,9 @@ class _Gradient:
 def plan_buckets(tasks: GroupTasks, bucket_bytes: float) -> list[Bucket]:
     """Gradients with the same holders, in the order of the backward pass, in buckets of `bucket_bytes`.
 
-    Holders of a gradient box are the devices that make a part of it or update its parameter. A
-    bucket is closed when the next gradient would not fit; a gradient larger than a bucket has its own.
+    Holders of a gradient box are the devices that make a part of it or update its parameter. What
+    only duplicated ops make, every device has whole: each is the one holder of its own. A bucket is
+    closed when the next gradient would not fit; a gradient larger than a bucket has its own.
 
     Returns
     -------
@@ -47,7 +52,7 @@ def plan_buckets(tasks: GroupTasks, bucket_bytes: float) -> list[Bucket]:
     open_buckets: dict[tuple[int, ...], list[_Gradient]] = {}
     closed: list[tuple[tuple[int, ...], list[_Gradient]]] = []
     for gradient in sorted(_gradients(tasks), key=lambda g: (g.position, int(g.producers[0]))):
-        holders = _holders(tasks, gradient)
+        holders = gradient.holders
         waiting = open_buckets.setdefault(holders, [])
         if waiting and sum(g.size_bytes for g in waiting) + gradient.size_bytes > bucket_bytes:
             closed.append((holders, waiting))
@@ -79,9 +84,20 @@ def _bucket(holders: tuple[int, ...], gradients: list[_Gradient], limits: Placem
     )
 
 
-def _holders(tasks: GroupTasks, gradient: _Gradient) -> tuple[int, ...]:
-    subops = np.concatenate([gradient.producers, gradient.consumers])
-    return tuple(np.unique(tasks.device[subops]).tolist())
+#: Devices, the sub-ops that make a gradient there, and those that use it.
+_Holding = tuple[tuple[int, ...], Indices, Indices]
+
+
+def _together(tasks: GroupTasks, makers: Indices, users: Indices) -> Iterator[_Holding]:
+    """One gradient: all who make a part of it or use it."""
+    yield tuple(np.unique(tasks.device[np.concatenate([makers, users])]).tolist()), makers, users
+
+
+def _apart(tasks: GroupTasks, makers: Indices, users: Indices) -> Iterator[_Holding]:
+    """One gradient on each device of the group, made by its own makers, else when the others make theirs."""
+    for device in range(tasks.placement.limits.devices):
+        own = makers[tasks.device[makers] == device]
+        yield (device,), own if len(own) else makers, users[tasks.device[users] == device]
 
 
 def _gradients(tasks: GroupTasks) -> list[_Gradient]:
@@ -99,16 +115,19 @@ def _gradients(tasks: GroupTasks) -> list[_Gradient]:
         makers = _meet(lo, hi, graph.shard_lo[made], graph.shard_hi[made])
         needs = _meet(lo, hi, graph.shard_lo[used], graph.shard_hi[used])
         element_bytes = graph.graph.tensors[graph.shard_tensor[made[0]]].element_bytes
+        whole = graph.duplicated[graph.subop_op[graph.shard_subop[made]]].all()
         for index in np.flatnonzero(makers.any(axis=1)):
-            producers = graph.shard_subop[made[makers[index]]]
-            found.append(
-                _Gradient(
-                    position=int(tasks.position[producers].max()),
-                    size_bytes=float(volume(lo[index], hi[index])) * element_bytes,
-                    producers=producers,
-                    consumers=graph.shard_subop[used[needs[index]]],
+            sides = graph.shard_subop[made[makers[index]]], graph.shard_subop[used[needs[index]]]
+            for holders, producers, consumers in (_apart if whole else _together)(tasks, *sides):
+                found.append(
+                    _Gradient(
+                        position=int(tasks.position[producers].max()),
+                        size_bytes=float(volume(lo[index], hi[index])) * element_bytes,
+                        holders=holders,
+                        producers=producers,
+                        consumers=consumers,
+                    )
                 )
-            )
     return found
 
 

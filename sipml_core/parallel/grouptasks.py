@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -46,6 +48,18 @@ class GroupTasks:
     def op(self) -> Indices:
         """Op of each task. [tasks]"""
         return self.graph.subop_op[self.subop]
+
+    @cached_property
+    def duration_us(self) -> NDArray[np.float64]:
+        """What each task occupies its GPU for. [tasks] [us]
+
+        A device does a duplicated op once: its parts there share the time.
+        """
+        graph, devices = self.graph, self.placement.limits.devices
+        once = graph.subop_op * devices + self.placement.device
+        shares = np.bincount(once)[once]
+        each_us = np.where(graph.duplicated[graph.subop_op], graph.duration_us / shares, graph.duration_us)
+        return np.asarray(each_us[self.subop], dtype=np.float64)
 
 
 def group_tasks(placement: Placement, *, recompute: bool) -> GroupTasks:

@@ -35,11 +35,15 @@ class Layout:
     name: str
     dims: Mapping[str, str | None]
     choices: tuple[Choice, ...] = ()
+    #: Ops that every device of a group does in full, all backward and optimizer ops that follow them
+    #: included. Their dimension says only which part of the result a device sends to the others.
+    duplicated: frozenset[str] = frozenset()
 
 
 #: Splits in the order a rule prefers them; an op offers some of them.
 _SAMPLE_ORDER = (Split.SAMPLE, Split.SPATIAL, Split.HEAD, Split.COLUMN, Split.ROW)
-_TENSOR_ORDER = (Split.HEAD, Split.COLUMN, Split.SAMPLE, Split.SPATIAL, Split.ROW)
+_FEATURES = (Split.HEAD, Split.COLUMN)
+_TOKENS = (Split.SAMPLE, Split.SPATIAL)
 
 
 def leads(op: Op) -> bool:
@@ -61,22 +65,45 @@ def tensor_layout(graph: OpGraph) -> Layout:
     then row (Shoeybi et al. 2019, "Megatron-LM", section 3), and others along the batch.
     """
     dims: dict[str, str | None] = {}
-    for op in graph.ops:
-        if leads(op):
-            dims[op.name] = _tensor_dim(graph, op, dims)
+    for op in filter(leads, graph.ops):
+        own = _first(op, _FEATURES) if _has_parameters(graph, op) else None
+        dims[op.name] = _inherited(graph, op, dims) or own or _first(op, _SAMPLE_ORDER)
     return Layout(name="tensor", dims=dims)
 
 
-def _tensor_dim(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | None:
-    inherited = _inherited(graph, op, dims)
-    owns = any(graph.tensor[operand.tensor].role is Role.PARAMETER for operand in op.reads)
-    if inherited is not None and op.splits[inherited] in (Split.ROW, Split.COLUMN, Split.HEAD):
-        return inherited
-    return _first(op, _TENSOR_ORDER if owns else _SAMPLE_ORDER)
+def megatron_layout(graph: OpGraph) -> Layout:
+    """Megatron-LM before sequence parallelism: products are divided, what lies between is duplicated.
+
+    Products, that is ops with parameters that sum over a dimension, are cut as by `tensor_layout`,
+    but lookups along the vocabulary, and so are ops that keep the cut of such a product. Between two
+    all-reduces every GPU normalises, drops and adds all tokens (Shoeybi et al. 2019, section 3). An
+    all-reduce is a reduce-scatter to the parts of such an op and an all-gather from them; so that
+    every device has a part, the longer of batch and sequence is cut.
+    """
+    dims: dict[str, str | None] = {}
+    duplicated = set()
+    for op in filter(leads, graph.ops):
+        dim = _inherited(graph, op, dims) or _product_dim(graph, op)
+        if dim is None:
+            duplicated.add(op.name)
+            dim = _longest(op, _TOKENS) or _first(op, _FEATURES)
+        dims[op.name] = dim
+    return Layout(name="megatron", dims=dims, duplicated=frozenset(duplicated))
+
+
+def _product_dim(graph: OpGraph, op: Op) -> str | None:
+    """The dimension along which a product is cut that inherits no cut; None: it is no product."""
+    if not _has_parameters(graph, op) or Split.ROW not in op.splits.values():
+        return None
+    return _first(op, (Split.ROW,) if op.kind == "embedding" else (*_FEATURES, Split.ROW))
+
+
+def _has_parameters(graph: OpGraph, op: Op) -> bool:
+    return any(graph.tensor[operand.tensor].role is Role.PARAMETER for operand in op.reads)
 
 
 def _inherited(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | None:
-    """A split of `op` that runs along the axis its first input is divided on."""
+    """A split of `op` along features that runs along the axis its first input is divided on."""
     operand = next((o for o in op.reads if o.tensor in graph.producer), None)
     if operand is None:
         return None
@@ -84,7 +111,8 @@ def _inherited(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | 
     cut = dims.get(producer.name)
     written = next(o for o in producer.writes if o.tensor == operand.tensor)
     for mine, theirs in zip(operand.axes, written.axes, strict=True):
-        if cut is not None and theirs.dim == cut and mine.dim in op.splits:
+        same = cut is not None and theirs.dim == cut
+        if same and op.splits.get(mine.dim or "") in (*_FEATURES, Split.ROW):
             return mine.dim
     return None
 
@@ -98,11 +126,21 @@ def _first(op: Op, order: tuple[Split, ...]) -> str | None:
     return None
 
 
-FIXED_LAYOUTS: dict[str, Callable[[OpGraph], Layout]] = {"sample": sample_layout, "tensor": tensor_layout}
+def _longest(op: Op, kinds: tuple[Split, ...]) -> str | None:
+    """The dimension of most iterations among splits of these kinds, if any can be cut at all."""
+    dims = [dim for dim, kind in op.splits.items() if kind in kinds and op.dims[dim] > 1]
+    return max(dims, key=lambda dim: op.dims[dim], default=None)
+
+
+FIXED_LAYOUTS: dict[str, Callable[[OpGraph], Layout]] = {
+    "sample": sample_layout,
+    "tensor": tensor_layout,
+    "megatron": megatron_layout,
+}
 
 
 def fixed_layout(graph: OpGraph, name: str) -> Layout:
-    """The layout that a fixed rule gives: "sample" or "tensor"; `ConfigError` for another name."""
+    """The layout that the fixed rule of that name gives; `ConfigError` for another name."""
     if name not in FIXED_LAYOUTS:
         raise ConfigError(unknown("layout", name, FIXED_LAYOUTS))
     return FIXED_LAYOUTS[name](graph)
@@ -120,13 +158,30 @@ def checked_dims(graph: OpGraph, layout: Layout | Mapping[str, str | None] | Non
     dims = dict(sample_layout(graph).dims)
     given = layout.dims if isinstance(layout, Layout) else layout or {}
     for name, dim in given.items():
-        op = graph.op.get(name)
-        if op is None:
-            hint = nearest(name, graph.op)
-            raise ConfigError(f"layout: no op {name!r}" + (f"; did you mean {hint!r}?" if hint else ""))
-        if op.follows is not None:
-            raise ConfigError(f"layout: op {name!r} follows {op.follows!r}; set the split of that one")
+        op = _leading_op(graph, name)
         if dim is not None and dim not in op.splits:
             raise ConfigError("layout: " + unknown(f"split of op {name!r}", dim, op.splits))
         dims[name] = dim
     return dims
+
+
+def checked_duplicates(graph: OpGraph, layout: Layout | Mapping[str, str | None] | None) -> frozenset[str]:
+    """Leading ops that the layout duplicates.
+
+    Raises
+    ------
+    ConfigError
+        As `checked_dims`.
+    """
+    given = layout.duplicated if isinstance(layout, Layout) else ()
+    return frozenset(_leading_op(graph, name).name for name in given)
+
+
+def _leading_op(graph: OpGraph, name: str) -> Op:
+    op = graph.op.get(name)
+    if op is None:
+        hint = nearest(name, graph.op)
+        raise ConfigError(f"layout: no op {name!r}" + (f"; did you mean {hint!r}?" if hint else ""))
+    if op.follows is not None:
+        raise ConfigError(f"layout: op {name!r} follows {op.follows!r}; set the split of that one")
+    return op

@@ -197,7 +197,7 @@ class Lowering:
         group, transfers, buckets = self.plan.group, self.plan.transfers, self.plan.buckets
         layout = self.layout[:groups]
         gpu = layout[:, group.device]
-        duration = group.graph.duration_us[group.subop] / self.speed[gpu]
+        duration = group.duration_us / self.speed[gpu]
         tasks = builder.tasks(gpu, duration, group.position + priority, label)
         sends = builder.transfers(
             gpu[:, transfers.source],
@@ -224,7 +224,8 @@ class Lowering:
     def _synchronise(self, builder: TaskBuilder, tasks: Nodes, bucket: Bucket, priority: int) -> Nodes:
         """The collective of one bucket; returns where it ends on each member. [groups, members]
 
-        A member that makes none of the gradients joins in when all makers of its group are done.
+        A member that makes none of the gradients joins in when all makers of its group are done. It
+        waits for makers that are no members too: these did the same as the member did.
         """
         label = len(builder.labels) - 1
         devices = len(bucket.devices)
@@ -232,10 +233,12 @@ class Lowering:
         column = np.full(self.strategy.mp, -1)
         column[list(bucket.devices)] = np.arange(devices)
         maker, user = column[device[bucket.producers]], column[device[bucket.consumers]]
+        inside = maker >= 0
         ready = builder.barriers((len(tasks), devices), label=label)
-        builder.depend(tasks[:, bucket.producers], ready[:, maker])
-        idle = np.flatnonzero(np.bincount(maker, minlength=devices) == 0)
-        builder.depend(tasks[:, bucket.producers, None], ready[:, None, idle])
+        builder.depend(tasks[:, bucket.producers[inside]], ready[:, maker[inside]])
+        idle = np.flatnonzero(np.bincount(maker[inside], minlength=devices) == 0)
+        builder.depend(tasks[:, bucket.producers[inside], None], ready[:, None, idle])
+        builder.depend(tasks[:, bucket.producers[~inside], None], ready[:, None, :])
         rings = Rings(
             builder=builder,
             form=self.strategy.collective,

@@ -52,8 +52,9 @@ def memory_per_gpu(placement: Placement, strategy: Strategy) -> MemoryUse:
     Parameters, with gradients and optimizer state at the precision of the graph (`Precision`), are
     counted once on each device that uses them. Activations that backward sub-ops read are counted
     where they read them: all of them, or with `strategy.recompute` the checkpoints and the most
-    that any one segment makes again (see `recompute.checkpoints`). Not counted: activation gradients
-    and other buffers of the op that runs, communication buffers, fragmentation.
+    that any one segment makes again (see `recompute.checkpoints`). What a duplicated op reads, every
+    device keeps whole. Not counted: activation gradients and other buffers of the op that runs,
+    communication buffers, fragmentation.
     """
     graph = placement.graph.graph
     held = precision(graph.precision)
@@ -98,12 +99,15 @@ def _held_where_used(placement: Placement) -> NDArray[np.float64]:
     graph = placement.graph
     number = {tensor.name: index for index, tensor in enumerate(graph.graph.tensors)}
     rows = _Rows()
+    group = np.arange(placement.limits.devices, dtype=np.int32)
     for index, op in enumerate(graph.graph.ops):
-        devices = placement.device[graph.first[index] : graph.first[index + 1]]
+        dim, devices = graph.split_dim[index], placement.device[graph.first[index] : graph.first[index + 1]]
+        if graph.duplicated[index]:
+            dim, devices = None, group
         for operand in op.reads:
             tensor = graph.graph.tensor[operand.tensor]
             if tensor.role in (Role.PARAMETER, Role.INPUT):
-                key = box_key(op, operand, tensor.shape, graph.split_dim[index], len(devices))
+                key = box_key(op, operand, tensor.shape, dim, len(devices))
                 rows.add(devices, number[operand.tensor], boxes(key).lo, boxes(key).hi)
     device, tensors, lo, hi = rows.columns()
     return _held_elements(placement, device, tensors, lo, hi)
@@ -139,10 +143,14 @@ def _activations(tasks: GroupTasks) -> NDArray[np.float64]:
     dropped = ~plan.kept[tasks.edge_tensor] & (~first_run[src] | (segment == plan.segments - 1))
     again_from_first = first_run[src] & forward[dst] & ~first_run[dst]
     element_bytes = np.array([t.element_bytes for t in graph.graph.tensors])
+    whole_elements = np.array([t.elements for t in graph.graph.tensors], dtype=np.float64)
+    in_full = graph.duplicated[tasks.op[dst]]
 
     def held(rows: NDArray[np.bool_]) -> NDArray[np.float64]:
         boxes_held = (tasks.edge_tensor[rows], tasks.edge_lo[rows], tasks.edge_hi[rows])
         elements = _held_elements(tasks.placement, tasks.device[dst[rows]], *boxes_held)
+        whole = np.unique(tasks.edge_tensor[rows & in_full])
+        elements[:, whole] = whole_elements[whole]
         return np.asarray(elements @ element_bytes)
 
     interiors = [held(read_back & dropped & (segment == number)) for number in range(plan.segments)]

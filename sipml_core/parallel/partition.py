@@ -14,8 +14,9 @@ from sipml_core.interfaces import GpuModel
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Op, OpGraph, Phase, Role
-from sipml_core.parallel.layout import Layout, checked_dims, leads
+from sipml_core.parallel.layout import Layout, checked_dims, checked_duplicates, leads
 from sipml_core.parallel.overlap import BoxKey, OverlapRule, box_key
+from sipml_core.parallel.seats import leader_index
 from sipml_core.parallel.slices import SliceTimes
 
 
@@ -47,15 +48,16 @@ def own_cut(op: Op, dim: str | None, time_us: float, *, mp: int, tau_us: float) 
     return Cut(dim, parts) if parts > 1 else WHOLE
 
 
-def following_cut(op: Op, leader: Cut) -> Cut:
+def following_cut(op: Op, leader: Cut, *, duplicated: bool = False) -> Cut:
     """How an op is cut that follows one cut as `leader`.
 
     Part p then needs what part p of the leader holds. An optimizer op that lacks the dimension
-    updates parameters that every part keeps a copy of, so it is repeated beside each; any other op
-    that lacks it stays whole.
+    updates parameters that every part keeps a copy of, so it is repeated beside each, and so is that
+    of a duplicated op; any other op that lacks it stays whole.
     """
-    if leader.dim is None or leader.dim not in op.dims:
-        return Cut(None, leader.parts) if op.phase is Phase.OPTIMIZER else WHOLE
+    copies = op.phase is Phase.OPTIMIZER
+    if leader.dim is None or leader.dim not in op.dims or (duplicated and copies):
+        return Cut(None, leader.parts) if copies else WHOLE
     parts = min(leader.parts, op.dims[leader.dim])
     return Cut(leader.dim, parts) if parts > 1 else WHOLE
 
@@ -70,6 +72,9 @@ def partition(
     layout: Layout | Mapping[str, str | None] | None = None,
 ) -> BalancedGraph:
     """Cut every op into equal sub-ops of about `tau_us`, at most `mp` of them.
+
+    An op that the layout duplicates has a sub-op on every device where its extent allows it, each of
+    which takes as long as the whole op.
 
     Parameters
     ----------
@@ -105,14 +110,20 @@ def partition(
             raise ConfigError(f"tensor {tensor.name!r} has {len(tensor.shape)} axes, at most {MAX_RANK}")
     rule = OverlapRule()
     times = SliceTimes(graph, gpu, cluster, rule)
-    cuts = _cuts(graph, times, checked_dims(graph, layout), mp=mp, tau_us=tau_us)
+    names = checked_duplicates(graph, layout) if mp > 1 else frozenset()
+    duplicated = np.array([graph.ops[op].name in names for op in leader_index(graph)], dtype=np.bool_)
+    cuts = _cuts(graph, times, checked_dims(graph, layout), names, mp=mp, tau_us=tau_us)
     first = np.concatenate(([0], np.cumsum([cut.parts for cut in cuts])))
     edges, shards = _Rows(), _Rows()
-    _collect(graph, cuts, first, rule, edges, shards)
-    duration = [_durations(times, op, cut) for op, cut in zip(graph.ops, cuts, strict=True)]
+    _collect(graph, cuts, duplicated, first, rule, edges, shards)
+    duration = [
+        _durations(times, op, cut, in_full)
+        for op, cut, in_full in zip(graph.ops, cuts, duplicated, strict=True)
+    ]
     return BalancedGraph(
         graph=graph,
         split_dim=tuple(cut.dim for cut in cuts),
+        duplicated=duplicated,
         first=first,
         duration_us=np.concatenate(duration) if duration else np.empty(0),
         edge_src=edges.column(0),
@@ -128,24 +139,34 @@ def partition(
 
 
 def _cuts(
-    graph: OpGraph, times: SliceTimes, dims: Mapping[str, str | None], *, mp: int, tau_us: float
+    graph: OpGraph,
+    times: SliceTimes,
+    dims: Mapping[str, str | None],
+    duplicated: frozenset[str],
+    *,
+    mp: int,
+    tau_us: float,
 ) -> list[Cut]:
     cuts: dict[str, Cut] = {}
 
     def cut_of(op: Op) -> Cut:
         if op.name not in cuts:
-            if leads(op):
-                whole_us = 0.0 if mp == 1 else times.kernel_us(op)
-                cuts[op.name] = own_cut(op, dims[op.name], whole_us, mp=mp, tau_us=tau_us)
+            dim = dims.get(op.name)
+            if not leads(op):
+                leader = graph.op[op.follows or ""]
+                cuts[op.name] = following_cut(op, cut_of(leader), duplicated=leader.name in duplicated)
+            elif dim is not None and op.name in duplicated:
+                cuts[op.name] = Cut(dim, min(mp, op.dims[dim])) if op.dims[dim] > 1 else WHOLE
             else:
-                cuts[op.name] = following_cut(op, cut_of(graph.op[op.follows or ""]))
+                whole_us = 0.0 if mp == 1 else times.kernel_us(op)
+                cuts[op.name] = own_cut(op, dim, whole_us, mp=mp, tau_us=tau_us)
         return cuts[op.name]
 
     return [cut_of(op) for op in graph.ops]
 
 
-def _durations(times: SliceTimes, op: Op, cut: Cut) -> NDArray[np.float64]:
-    if cut.replicated:
+def _durations(times: SliceTimes, op: Op, cut: Cut, duplicated: bool) -> NDArray[np.float64]:
+    if cut.replicated or duplicated:
         return np.repeat(times.durations_us(op, None, 1), cut.parts)
     return times.durations_us(op, cut.dim, cut.parts)
 
@@ -191,6 +212,7 @@ class _Rows:
 def _collect(
     graph: OpGraph,
     cuts: list[Cut],
+    duplicated: NDArray[np.bool_],
     first: NDArray[np.int64],
     rule: OverlapRule,
     edges: _Rows,
@@ -206,6 +228,8 @@ def _collect(
             role = graph.tensor[operand.tensor].role
             number = tensor_index[operand.tensor]
             if role is Role.GRADIENT:
+                if duplicated[index]:
+                    key = box_key(op, operand, shape[operand.tensor], None, cut.parts)
                 found = rule.boxes(key)
                 part = np.arange(cut.parts)
                 shards.add(part, first[index] + part, number, found.lo, found.hi)

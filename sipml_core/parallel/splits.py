@@ -177,10 +177,13 @@ def _solve(costs: SplitCosts, prices: _Prices) -> _Selection:
 def explain(layout: Layout) -> list[dict[str, Any]]:
     """One row for each op of a chosen layout, for a table: cut, costs in us, and the next best cut.
 
-    Fixed layouts record no costs, only dimensions.
+    Fixed layouts record no costs, only dimensions, and which ops every device does in full.
     """
     if not layout.choices:
-        return [{"op": op, "dim": dim or "whole"} for op, dim in layout.dims.items()]
+        return [
+            {"op": op, "dim": dim or "whole", "duplicated": op in layout.duplicated}
+            for op, dim in layout.dims.items()
+        ]
     return [
         {
             "op": choice.op,

@@ -21,6 +21,7 @@ from sipml_core.units import format_us
 
 _CHOSEN = ("ops", "like it", "cut along", "as", "parts")
 _COSTS = ("compute", "traffic", "sync", "next best", "would add")
+_DONE = "each GPU does"
 
 
 def strategy_tables(experiment: Experiment) -> Iterable[Table]:
@@ -72,7 +73,8 @@ def layout_table(experiment: Experiment, job: Job, topology: str, strategy: Stra
         f"global batch {strategy.global_batch}, layout {layout.name!r}"
     )
     table = Table(title=title, title_justify="left")
-    for column in (*_CHOSEN, *_COSTS) if layout.choices else (*_CHOSEN[:3],):
+    fixed = (*_CHOSEN[:3], _DONE) if layout.duplicated else _CHOSEN[:3]
+    for column in (*_CHOSEN, *_COSTS) if layout.choices else fixed:
         table.add_column(column, justify="left" if column in ("ops", "next best") else "right")
     for cells in _lines(layout):
         table.add_row(*cells)
@@ -83,8 +85,8 @@ def _lines(layout: Layout) -> Iterable[list[str]]:
     alike: dict[tuple[Any, ...], list[dict[str, Any]]] = defaultdict(list)
     for row in explain(layout):
         name = re.sub(r"\d+", "*", row["op"])
-        alike[name, row["dim"], row.get("parts"), row.get("runner_up")].append(row)
-    for (name, dim, parts, runner_up), rows in alike.items():
+        alike[name, row["dim"], row.get("parts"), row.get("runner_up"), row.get("duplicated")].append(row)
+    for (name, dim, parts, runner_up, duplicated), rows in alike.items():
         first = rows[0]["op"] if len(rows) == 1 else name
         cells = [first, str(len(rows)), dim]
         if parts is not None:
@@ -99,4 +101,6 @@ def _lines(layout: Layout) -> Iterable[list[str]]:
                 runner_up,
                 format_us(sum(extra)) if extra else "-",
             ]
+        elif layout.duplicated:
+            cells.append("all of it" if duplicated else "its part")
         yield cells

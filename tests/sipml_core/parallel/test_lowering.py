@@ -221,8 +221,8 @@ def test_a_device_that_only_passes_on_waits_for_its_group(hand):
         assert nx.ancestors(graph, transfer) & {2, 3}
 
 
-def test_gradients_of_a_shared_parameter_are_summed_together(hand):
-    """w is used by f on device 0 and g on device 1: one gradient of 400 bytes, on 2 devices x 3 groups."""
+def shared(hand):
+    """w is used by f on device 0 and g on device 1: one gradient of 400 bytes."""
     hand.tensor("w", 100, role=Role.PARAMETER)
     for name in ("f", "g"):
         hand.tensor(f"d{name}", 100, role=Role.GRADIENT, parameter="w")
@@ -236,8 +236,74 @@ def test_gradients_of_a_shared_parameter_are_summed_together(hand):
         hand.shard(f"{name}_weight.0", f"d{name}", (0, 100))
         hand.shard(f"{name}_update.0", "df", (0, 100))
         hand.shard(f"{name}_update.0", "dg", (0, 100))
-    tasks = lowered(hand.placed([0, 1] * 3, mp=2), strategy(mp=2, dp=3))
+    return hand.placed([0, 1] * 3, mp=2)
+
+
+def test_gradients_of_a_shared_parameter_are_summed_together(hand):
+    """400 bytes on 2 devices x 3 groups."""
+    tasks = lowered(shared(hand), strategy(mp=2, dp=3))
     assert tasks.size_bytes.sum() == pytest.approx(6 * all_reduce_bytes(400.0, 6))
+
+
+def in_full(placement, *ops):
+    """The placement with these ops done in full by every device."""
+    graph = placement.graph
+    mask = np.isin([op.name for op in graph.graph.ops], ops)
+    return attrs.evolve(placement, graph=attrs.evolve(graph, duplicated=mask))
+
+
+@pytest.mark.parametrize("form", ["ring", "fluid"])
+@pytest.mark.parametrize("dp", [1, 2, 3])
+def test_gradients_of_a_duplicated_op_are_summed_over_groups_alone(hand, dp, form):
+    """The whole M bytes are on each of 4 devices, also on those without a part: each sends
+    2 M (l - 1) / l to its counterparts, and nothing inside the group."""
+    placement = in_full(replicated(hand), "f", "wgrad", "update")
+    plan = strategy(mp=4, dp=dp, collective=form)
+    tasks = lowered(placement, plan)
+    sent = np.bincount(tasks.src, weights=tasks.size_bytes, minlength=4 * dp)
+    assert sent == pytest.approx(np.full(4 * dp, all_reduce_bytes(1200.0, dp)))
+    assert (tasks.src % 4 == tasks.dst % 4).all()
+    assert traffic_bytes(placement, plan).gradients == pytest.approx(sent.sum())
+
+
+def test_an_update_of_a_duplicated_op_waits_for_its_own_device_in_all_groups(hand):
+    """Sub-ops 2 and 3 make dw on devices 0 and 2, 4 and 5 update; group 1 has 6 more: the update on
+    device 0 waits for 2 and 8, not for 3 and 9."""
+    tasks = lowered(in_full(replicated(hand), "f", "wgrad", "update"), strategy(mp=4, dp=2))
+    graph = digraph(tasks)
+    assert nx.ancestors(graph, 4) & {2, 3, 8, 9} == {2, 8}
+    assert nx.ancestors(graph, 11) & {2, 3, 8, 9} == {3, 9}
+
+
+def test_a_device_without_a_part_sends_its_copy_when_the_makers_are_done(hand):
+    """Devices 1 and 3 did the same at the same time: they send after both makers of their group."""
+    tasks = lowered(
+        in_full(replicated(hand), "f", "wgrad", "update"), strategy(mp=4, dp=2, collective="ring")
+    )
+    graph = digraph(tasks)
+    for transfer in range(tasks.transfers):
+        source = tasks.src[transfer]
+        makers = {2, 3} if source < 4 else {8, 9}
+        if source % 2:
+            assert makers <= nx.ancestors(graph, tasks.compute_tasks + transfer)
+
+
+def test_a_parameter_that_only_some_users_duplicate_is_summed_over_all(hand):
+    """f is duplicated and g divided, both use w: g's parts have to be added up in the group as before."""
+    plain = shared(hand)
+    plan = strategy(mp=2, dp=3)
+    assert sends(lowered(in_full(plain, "f", "f_weight", "f_update"), plan)) == sends(lowered(plain, plan))
+
+
+@pytest.mark.parametrize(("devices", "total_us"), [([0, 1, 2], 30.0), ([0, 0, 1], 20.0), ([2, 2, 2], 10.0)])
+def test_a_device_does_a_duplicated_op_once(hand, devices, total_us):
+    """Three parts of an op of 10 us, on as many devices as there are."""
+    hand.tensor("t", 30)
+    hand.op("a", us=10.0, parts=3, writes=["t"])
+    tasks = lowered(in_full(hand.placed(devices, mp=3), "a"), strategy(mp=3))
+    assert tasks.duration_us.sum() == pytest.approx(total_us)
+    busy = np.bincount(tasks.gpu[tasks.gpu != BARRIER], tasks.duration_us[tasks.gpu != BARRIER])
+    assert busy[busy > 0] == pytest.approx(10.0)
 
 
 @pytest.mark.parametrize(("bucket_bytes", "sizes"), [(1, [400] * 4), (800, [800, 800]), (1e9, [1600])])

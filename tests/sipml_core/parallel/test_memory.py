@@ -11,6 +11,7 @@ from sipml_core.model.balanced import Placement, PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Phase, Role
 from sipml_core.model.strategy import Strategy
+from sipml_core.parallel.layout import Layout
 from sipml_core.parallel.memory import check_memory, memory_per_gpu
 from sipml_core.parallel.partition import partition
 
@@ -23,10 +24,16 @@ def strategy(mp=1, dp=1, **kwargs):
 
 def aligned(graph, gpu, mp, dim):
     """Every op cut into `mp` parts along `dim`, part p on device p."""
-    layout = {op.name: dim for op in graph.ops if op.phase is Phase.FORWARD}
+    placement = laid_out(graph, gpu, mp, {op.name: dim for op in graph.ops if op.phase is Phase.FORWARD})
+    assert mp == 1 or (placement.graph.parts == mp).all()
+    return placement
+
+
+def laid_out(graph, gpu, mp, dims, *duplicated):
+    """Ops cut along `dims`, part p on device p; the ops named after are done in full on every device."""
+    layout = Layout(name="hand", dims=dims, duplicated=frozenset(duplicated))
     cluster = Cluster(gpus=mp, bandwidth_gbps=8.0)
     balanced = partition(graph, gpu, cluster, mp=mp, tau_us=40.0 / mp, layout=layout)
-    assert mp == 1 or (balanced.parts == mp).all()
     part = np.arange(balanced.subops) - balanced.first[balanced.subop_op]
     return Placement(graph=balanced, limits=PlacementLimits(devices=mp), device=part)
 
@@ -134,6 +141,39 @@ def test_recomputation_saves_with_the_square_root_of_the_depth(hand):
     """n equal layers: s - 1 checkpoints and n / s activations, least at s = sqrt(n) (Chen et al. 2016)."""
     use = memory_per_gpu(hand.layers(count=64), strategy(recompute=True))
     assert use.activations_bytes[0] == 40.0 * (7 + 8)
+
+
+def test_what_a_duplicated_op_keeps_is_whole_on_every_device_by_hand(two_layers, gpu):
+    """f0 cut by column, f1 along the batch of 8, on two devices, fp32. Kept: the input 8 x 4, which f0 needs
+    whole; the activation 8 x 6 and the loss's gradient 8 x 5, which f1 needs, in halves or in full.
+    Parameters: half of 4 x 6, and 6 x 5 whole."""
+    for duplicated, kept in (((), 8 * 4 + 4 * (6 + 5)), (("f1",), 8 * (4 + 6 + 5))):
+        use = memory_per_gpu(
+            laid_out(two_layers(), gpu, 2, {"f0": "o", "f1": "n"}, *duplicated), strategy(mp=2)
+        )
+        assert use.activations_bytes.tolist() == [4.0 * kept] * 2
+        assert use.parameters_bytes.tolist() == [4.0 * (12 + 30)] * 2
+
+
+def test_devices_without_a_part_of_a_duplicated_op_keep_as_much(two_layers, gpu):
+    """Two samples have parts for two of four devices; all four hold 2 x (4 + 6 + 5) and 4 x 6 + 6 x 5."""
+    graph = two_layers(samples=2)
+    use = memory_per_gpu(laid_out(graph, gpu, 4, {"f0": "n", "f1": "n"}, "f0", "f1"), strategy(mp=4))
+    assert use.activations_bytes.tolist() == [4.0 * 30] * 4
+    assert use.parameters_bytes.tolist() == use.gradients_bytes.tolist() == [4.0 * 54] * 4
+
+
+@pytest.mark.parametrize("recompute", [False, True])
+@pytest.mark.parametrize("mp", [2, 3])
+def test_where_everything_is_duplicated_each_device_needs_what_one_alone_would(
+    two_layers, gpu, mp, recompute
+):
+    graph = two_layers(layers=5)
+    dims = {f"f{k}": "n" for k in range(5)}
+    alone = memory_per_gpu(laid_out(graph, gpu, 1, dims), strategy(recompute=recompute))
+    among = memory_per_gpu(laid_out(graph, gpu, mp, dims, *dims), strategy(mp=mp, recompute=recompute))
+    for field in attrs.fields(type(alone)):
+        assert getattr(among, field.name).tolist() == getattr(alone, field.name).tolist() * mp, field.name
 
 
 @pytest.mark.parametrize("recompute", [False, True])

@@ -1,5 +1,6 @@
 """Cutting ops into sub-ops: how many, how long, and what travels between them."""
 
+import attrs
 import numpy as np
 import pytest
 from hypothesis import given, settings
@@ -9,6 +10,7 @@ from sipml_core.errors import ConfigError
 from sipml_core.interfaces import GpuModel, NoOptions
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
+from sipml_core.parallel.layout import Layout
 from sipml_core.parallel.partition import partition, parts_for
 
 S, C, R = Split.SAMPLE, Split.COLUMN, Split.ROW
@@ -290,6 +292,65 @@ def test_bad_numbers_are_refused(mp, tau_us):
     """mp and tau must be positive and finite."""
     with pytest.raises(ConfigError, match=r"mp must be at least 1|tau_us must be positive"):
         cut(linear(), None, mp=mp, tau_us=tau_us)
+
+
+def duplicated(dims, *names):
+    return Layout(name="hand", dims=dims, duplicated=frozenset(names))
+
+
+def test_a_duplicated_op_takes_the_whole_time_in_every_part():
+    """fc and its two gradients are 100 us each: 3 x 300 instead of 300 in 3 parts. The optimizer is
+    repeated beside every part in both, source and loss are divided in both."""
+    cluster = Cluster(gpus=8, bandwidth_gbps=8.0, launch_us=0.0)
+    dims = {"fc": "n"}
+    divided, whole = (cut(linear(), layout, cluster=cluster) for layout in (dims, duplicated(dims, "fc")))
+    assert whole.duration_us.sum() - divided.duration_us.sum() == pytest.approx((3 - 1) * 300.0)
+    start = whole.first[1]
+    assert whole.duration_us[start : start + 3].tolist() == [100.0] * 3
+    assert whole.duplicated.tolist() == [False, True, False, True, True, True]
+    assert not divided.duplicated.any()
+
+
+def test_a_duplicated_op_exchanges_what_its_parts_would():
+    """Every part sends its own rows and needs its own rows: the edges are those of a cut along samples."""
+    divided, whole = cut(linear(), {"fc": "n"}), cut(linear(), duplicated({"fc": "n"}, "fc"))
+    for name in ("edge_src", "edge_dst", "edge_tensor", "edge_lo", "edge_hi"):
+        assert np.array_equal(getattr(divided, name), getattr(whole, name)), name
+
+
+def test_a_duplicated_op_has_a_part_on_every_device_whatever_tau():
+    """100 us at tau = 100 us are one sub-op, but six devices do it; 6 samples are not enough for 8."""
+    layout = duplicated({"fc": "n"}, "fc")
+    for mp, parts in ((6, 6), (8, 6)):
+        balanced = cut(linear(), layout, mp=mp, tau_us=100.0)
+        assert parts_of(balanced, "fc") == parts_of(balanced, "fc.dw") == parts
+        assert parts_of(balanced, "loss") == 1
+
+
+def test_parameters_of_a_duplicated_op_are_whole_in_every_part():
+    """Cut along the rows of its weight, [i, o]: every part makes and uses all 4 x 5 elements, not 2 x 5."""
+    layout = {"fc": "i"}
+    for how, rows in ((layout, 2), (duplicated(layout, "fc"), 4)):
+        balanced = cut(linear(), how, mp=2)
+        assert len(balanced.shard_lo) == 4
+        assert ((balanced.shard_hi - balanced.shard_lo)[:, 0] == rows).all()
+
+
+def test_one_device_duplicates_nothing():
+    """mp = 1: the same graph to the last bit."""
+    plain, whole = (cut(linear(), layout, mp=1) for layout in ({"fc": "n"}, duplicated({"fc": "n"}, "fc")))
+    for field in attrs.fields(type(plain)):
+        one, other = getattr(plain, field.name), getattr(whole, field.name)
+        assert one.tobytes() == other.tobytes() if isinstance(one, np.ndarray) else one == other, field.name
+
+
+@pytest.mark.parametrize(
+    ("name", "message"),
+    [("fcc", "layout: no op 'fcc'; did you mean 'fc'"), ("fc.dw", "follows 'fc'; set the split of that one")],
+)
+def test_what_cannot_be_duplicated_is_refused(name, message):
+    with pytest.raises(ConfigError, match=message):
+        cut(linear(), duplicated({}, name))
 
 
 def test_rank_above_the_limit_is_refused():

@@ -21,6 +21,7 @@ from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.gpt import Gpt
 from sipml_core.workloads.layers import dropout_add, feed_forward, layer_norm
 from sipml_core.workloads.resnet import ResNet50
+from sipml_core.workloads.transformer import Transformer
 
 
 class Clock(GpuModel):
@@ -245,6 +246,58 @@ def test_the_tensor_rule():
         Split.ROW,
     ]
     assert kinds["layer0.norm1"] is kinds["layer0.residual1"] is Split.SAMPLE
+
+
+def small_gpt(samples):
+    options = Gpt.Options(layers=1, hidden=64, heads=4, sequence=8, vocabulary=50)
+    return Gpt(options).graph(samples, "mixed")
+
+
+@pytest.mark.parametrize(("samples", "dim"), [(2, "s"), (16, "n")])
+def test_the_megatron_rule(samples, dim):
+    """The tensor rule for matrix products and heads, the vocabulary for the lookup; all else is duplicated,
+    cut along the longer of batch and sequence, so that every device has a part to send."""
+    graph = small_gpt(samples)
+    tensor, megatron = (fixed_layout(graph, name) for name in ("tensor", "megatron"))
+    between = {f"layer0.{op}" for op in ("norm1", "residual1", "norm2", "residual2")}
+    between |= {"positions", "final_norm"}
+    assert megatron.duplicated == between
+    assert not tensor.duplicated
+    expected = {op: dim if op in between else cut for op, cut in tensor.dims.items()}
+    assert megatron.dims == {**expected, "embedding": "v"}
+
+
+def test_megatron_cuts_every_attention_along_heads():
+    """Also the first after an embedding, and the decoder's attention to the encoder."""
+    options = Transformer.Options(layers=2, hidden=64, heads=4, feed_forward=96, vocabulary=50)
+    graph = Transformer(options).graph(2, "mixed")
+    layout = fixed_layout(graph, "megatron")
+    heads = {op for op, kind in splits_of(graph, layout).items() if kind is Split.HEAD}
+    # scores, softmax, dropout, context of 3 attentions in 2 layers; qkv of 4 of them, q and kv of the others
+    assert len(heads) == 6 * 4 + 4 * 1 + 2 * 2
+    assert not heads & layout.duplicated
+
+
+def test_a_product_is_never_duplicated():
+    """Its parameters are worth dividing: where it has no columns, along the features it sums over. An op
+    without parameters that nothing can cut is duplicated, whole."""
+    b = GraphBuilder("row", 1, "fp32")
+    w = b.parameter("w", (8,))
+    b.op(
+        "dot", "matmul", {"n": 1, "i": 8}, {"n": Split.SAMPLE, "i": Split.ROW}, flops=16.0,
+        reads={b.input("x", (1, 8)): "n i", w: "i"}, writes={"y": "n"}, factors=("x", w),
+    )  # fmt: skip
+    b.op("loss", "loss", {"n": 1}, {"n": Split.SAMPLE}, flops=1.0, reads={"y": "n"}, writes={"z": "n"},
+         kept={"z": 4})  # fmt: skip
+    layout = fixed_layout(training_step(b), "megatron")
+    assert layout.dims == {"dot": "i", "loss": None}
+    assert layout.duplicated == {"loss"}
+
+
+def test_explain_says_which_ops_are_duplicated():
+    rows = {row["op"]: row["duplicated"] for row in explain(fixed_layout(small_gpt(2), "megatron"))}
+    assert rows["layer0.norm1"] is True
+    assert rows["layer0.mlp.fc1"] is False
 
 
 def test_bad_arguments_are_refused():
