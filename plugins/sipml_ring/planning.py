@@ -194,7 +194,8 @@ def _unchanged(traffic: TrafficMatrix, previous: RingPlan) -> bool:
 def _same_ring(control: RingCircuits, old: RingCircuits) -> None:
     if control is old:
         return
-    for name in ("gpus", "period", "clockwise", "counterclockwise", "reach_hops", "wavelength", "circuit_gbps"):
+    names = ("gpus", "period", "clockwise", "counterclockwise", "reach_hops", "wavelength", "circuit_gbps")
+    for name in names:
         if getattr(control, name) != getattr(old, name):
             raise ConfigError(
                 f"the previous plan is of another ring: {name} was {getattr(old, name)!r}, "

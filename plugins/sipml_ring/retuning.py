@@ -52,7 +52,9 @@ class Retuning:
                 f"(tau_us = {self.tau_us:g}), got {interval_us:g}"
             )
 
-    def circuit_times_us(self, control: RingCircuits, before: Circuits | None, after: Circuits) -> NDArray[np.float64]:
+    def circuit_times_us(
+        self, control: RingCircuits, before: Circuits | None, after: Circuits
+    ) -> NDArray[np.float64]:
         """How long each circuit of `after` is dark; 0 where `before` has it already. [circuits] [us]"""
         same = np.zeros(len(after.pair), bool)
         if before is not None:

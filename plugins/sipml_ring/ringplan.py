@@ -11,7 +11,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.checks import float64_vector, int32_matrix, int32_vector
-from sipml_core.errors import ConfigError
 from sipml_core.model.circuits import CircuitPlan
 from sipml_core.model.traffic import TrafficMatrix
 from sipml_ring import kernel

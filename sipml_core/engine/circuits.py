@@ -34,7 +34,9 @@ class CircuitSettings:
         for name in ("gbps", "carried_gbps", "dark_us"):
             values = getattr(self, name)
             if len(values) != circuits:
-                raise PluginError(f"the circuit driver must set {name} of {circuits} circuits, got {len(values)}")
+                raise PluginError(
+                    f"the circuit driver must set {name} of {circuits} circuits, got {len(values)}"
+                )
             fine = (values >= 0) & (values < np.inf)
             if not fine.all():
                 bad = int(np.argmin(fine))

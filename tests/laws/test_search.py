@@ -20,7 +20,9 @@ REGISTRY = load()
 SMALL_GPT = {"name": "gpt", "layers": 1, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 500}
 
 
-def tables(gpus=8, topologies=("elect-flat",), workload=SMALL_GPT, gpu=None, strategy=None, engine=None, **search_table):
+def tables(
+    gpus=8, topologies=("elect-flat",), workload=SMALL_GPT, gpu=None, strategy=None, engine=None, **search_table
+):
     return {
         "title": "search",
         "cluster": {"gpus": gpus, "bandwidth_gbps": 400},
