@@ -1,4 +1,4 @@
-"""Time and quality of ring plans: five traffic shapes, 16 to 4096 GPUs, three schedulers, both rules.
+"""Time and quality of ring plans: six traffic shapes, 16 to 4096 GPUs, three schedulers, both rules.
 
     python benchmarks/ring_planning.py [--gpus N ...] [--wavelengths W] [--shapes SHAPE ...]
                                        [--algorithms NAME ...] [--rule continuous|converted]
@@ -88,6 +88,21 @@ def groups(gpus, rng):
     )
 
 
+def alike(gpus, rng):
+    """The same demands inside and from every group: planned once and turned round the ring."""
+    size = max(2, min(REACH_HOPS, gpus // 4))
+    weight = rng.lognormal(0, 1, (size, size))
+    src, other = np.divmod(np.arange(gpus * size), size)
+    keep = src % size != other
+    ring = np.arange(gpus)
+    return TrafficMatrix.from_pairs(
+        gpus,
+        np.concatenate([src[keep], ring]),
+        np.concatenate([(src // size * size + other)[keep], (ring + size) % gpus]),
+        np.concatenate([np.tile(weight.reshape(-1), gpus // size)[keep], np.full(gpus, 2.0)]),
+    )
+
+
 def hot(gpus, rng):
     """Log-normal demands to neighbours, four times as much in one eighth of the ring."""
     distances = both_ways(gpus, 8)
@@ -98,8 +113,16 @@ def hot(gpus, rng):
 
 
 SHAPES: dict[str, Callable[..., TrafficMatrix]] = {
-    "sparse": sparse, "full": full, "band": band, "groups": groups, "hot": hot,
+    "sparse": sparse, "full": full, "band": band, "groups": groups, "alike": alike, "hot": hot,
 }  # fmt: skip
+
+
+def drift(traffic: TrafficMatrix, rng: np.random.Generator, alike: bool) -> np.ndarray:
+    """Factors from 0.9 to 1.1; `alike`: the same for all groups. [pairs]"""
+    if not alike:
+        return rng.uniform(0.9, 1.1, traffic.pairs)
+    factors = rng.uniform(0.9, 1.1, (REACH_HOPS, traffic.gpus))
+    return factors[traffic.src % REACH_HOPS, (traffic.dst - traffic.src) % traffic.gpus]
 
 
 def timed(call: Callable[[], RingPlan]) -> tuple[RingPlan, float]:
@@ -115,7 +138,7 @@ def timed(call: Callable[[], RingPlan]) -> tuple[RingPlan, float]:
 def measure(shape: str, algorithm: str, gpus: int, wavelengths: int, rule: str) -> dict[str, object]:
     rng = np.random.default_rng(1)
     traffic = SHAPES[shape](gpus, rng)
-    drifted = attrs.evolve(traffic, demand=traffic.demand * rng.uniform(0.9, 1.1, traffic.pairs))
+    drifted = attrs.evolve(traffic, demand=traffic.demand * drift(traffic, rng, shape == "alike"))
     options = {"time_limit_s": 10.0} if algorithm == "ring-ilp" else {}
 
     def planned(demand: TrafficMatrix, previous: RingPlan | None) -> tuple[RingPlan, float]:

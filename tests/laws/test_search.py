@@ -21,7 +21,7 @@ SMALL_GPT = {"name": "gpt", "layers": 1, "hidden": 128, "heads": 4, "sequence": 
 
 
 def tables(
-    gpus=8, topologies=("elect-flat",), workload=SMALL_GPT, gpu=None, strategy=None, engine=None, **search_table
+    gpus=8, topologies=("elect-flat",), workload=SMALL_GPT, gpu=None, strategy=None, engine=None, **table
 ):
     return {
         "title": "search",
@@ -29,7 +29,7 @@ def tables(
         "gpu": {"name": "v100", **(gpu or {})},
         "strategy": strategy or {},
         "engine": engine or {},
-        "search": {"global_batches": [16], **search_table},
+        "search": {"global_batches": [16], **table},
         "workload": [workload],
         "topology": [t if isinstance(t, dict) else {"name": t} for t in topologies],
     }
