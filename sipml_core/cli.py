@@ -273,7 +273,8 @@ def reproduce(
     out: Path | None,
     picture: bool,
 ) -> None:
-    """Repeat the paper's evaluation: fig1 fig5 fig6 degree latency scale claims, or all (the default).
+    """Repeat the paper's evaluation: fig1 fig5 fig6 degree latency scale claims, or all (the
+    default, with ablations: what our assumptions change).
 
     Writes a figure (PNG and SVG) and the numbers (CSV) of each study, and holds the paper's claims
     against them.

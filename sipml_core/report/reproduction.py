@@ -18,6 +18,7 @@ from sipml_core.reproduce.numbers import Finding, Number, Verdict
 
 #: Okabe and Ito 2008, colours that are told apart whatever one's colour vision; then marker, dashes.
 _STYLES = (
+    ("#CC79A7", "+", ":"),
     ("#56B4E9", "v", "--"),
     ("#0072B2", "^", "--"),
     ("#999999", "x", ":"),
@@ -26,7 +27,7 @@ _STYLES = (
     ("#009E73", "D", "-"),
 )
 #: Style of each series by name, so that it looks the same in every figure.
-_ORDER = ("200 Gbps", "400 Gbps", "DP only", "Elect-Flat", "OCS", "")
+_ORDER = ("Cluster, DP only", "200 Gbps", "400 Gbps", "DP only", "Elect-Flat", "OCS", "")
 _AXES = {
     "time_to_accuracy_h": "time to accuracy [h]",
     "iteration_ms": "iteration [ms]",
@@ -70,11 +71,12 @@ def _subtitle(finding: Finding) -> str:
 
 def _draw_panel(axes: Any, numbers: list[Number], quantity: str) -> None:
     labels = list(dict.fromkeys(number.series for number in numbers))
+    named = any(number.label for number in numbers)
     for label, size in zip(labels, _sizes(len(labels)), strict=True):
         known = [n for n in numbers if n.series == label and getattr(n, quantity) is not None]
         colour, marker, dashes = _style(label)
         axes.plot(
-            [n.x for n in known], [getattr(n, quantity) for n in known], dashes,
+            [n.x for n in known], [getattr(n, quantity) for n in known], linestyle="" if named else dashes,
             color=colour, linewidth=1.6, alpha=0.85, label=label, marker=marker, markersize=size,
         )  # fmt: skip
         hollow = [n for n in known if n.extrapolated]
@@ -100,13 +102,22 @@ def _style(label: str) -> tuple[str, str, str]:
     return _STYLES[next(place for place, part in enumerate(_ORDER) if part in label)]
 
 
+def _points(numbers: list[Number]) -> dict[float, str]:
+    """Places on the axis, and what is written there."""
+    return {number.x: number.label or f"{number.x:g}" for number in sorted(numbers, key=lambda n: n.x)}
+
+
 def _scales(axes: Any, numbers: list[Number], quantity: str) -> None:
-    """Logarithmic on both sides, with the values themselves at the ticks."""
+    """Logarithmic on both sides, with the values themselves at the ticks; named points stand side by side."""
     from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
 
-    axes.set_xscale("log", base=2)
-    points = sorted({number.x for number in numbers})
-    axes.set_xticks(points, [f"{x:g}" for x in points], fontsize=8)
+    points = _points(numbers)
+    if any(number.label for number in numbers):
+        axes.set_xticks(list(points), list(points.values()), fontsize=8, rotation=35, ha="right")
+        axes.set_xlim(min(points) - 0.5, max(points) + 0.5)
+    else:
+        axes.set_xscale("log", base=2)
+        axes.set_xticks(list(points), list(points.values()), fontsize=8)
     degrees = sorted(
         {getattr(number, quantity) or 1 for number in numbers} if quantity in ("mp", "dp") else ()
     )
@@ -177,14 +188,21 @@ def finding_tables(finding: Finding) -> Iterable[Table]:
 
 
 def _quantity_table(finding: Finding, workload: str, numbers: list[Number], quantity: str) -> Table:
-    points = sorted({number.x for number in numbers})
+    """A row for each series; or for each point, where points have names."""
     table = Table(title=escape(f"{finding.name}, {workload}: {_AXES[quantity]}"), title_justify="left")
     table.add_column(escape(finding.study.x))
-    for x in points:
-        table.add_column(f"{x:g}", justify="right", no_wrap=True)
-    for label in dict.fromkeys(number.series for number in numbers):
-        cells = {n.x: _cell(n, quantity) for n in numbers if n.series == label}
-        table.add_row(label, *(cells.get(x, "") for x in points))
+    points, series = _points(numbers), dict.fromkeys(number.series for number in numbers)
+    cells = {(n.series, n.x): _cell(n, quantity) for n in numbers}
+    if any(number.label for number in numbers):
+        for label in series:
+            table.add_column(escape(label), justify="right")
+        for x, name in points.items():
+            table.add_row(escape(name), *(cells.get((label, x), "") for label in series))
+        return table
+    for name in points.values():
+        table.add_column(name, justify="right", no_wrap=True)
+    for label in series:
+        table.add_row(escape(label), *(cells.get((label, x), "") for x in points))
     return table
 
 

@@ -26,6 +26,7 @@ class Number:
     workload: str = _column("model that is trained")
     series: str = _column("line of the figure")
     x: float = _column("place on the axis")
+    label: str = _column("what stands there instead of x")
     gpus: int = _column("GPUs in the cluster")
     mp: int | None = _column("model-parallel degree of the best strategy")
     dp: int | None = _column("data-parallel degree")
@@ -138,6 +139,7 @@ def _number(workload: str, series: Series, point: Point, result: SearchResult) -
         workload=workload,
         series=series.label,
         x=point.x,
+        label=point.label,
         gpus=next(row.gpus for row in result.rows),
         mp=row.mp if row else None,
         dp=row.dp if row else None,

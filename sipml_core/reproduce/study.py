@@ -31,6 +31,7 @@ class Point:
     x: float = option(doc="place on the axis")
     set: tuple[str, ...] = option(doc="SECTION.KEY=VALUE, as for --set")
     quick: bool = option(False, doc="also a point of --quick")
+    label: str = option("", doc="what stands there instead of x; x gives the order")
 
 
 @attrs.frozen(kw_only=True)

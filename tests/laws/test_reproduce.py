@@ -1,5 +1,6 @@
 """Laws of the reproduction: the files are well formed, verdicts are arithmetic, figures are bytes."""
 
+import csv
 import re
 from importlib.resources import files
 from pathlib import Path
@@ -21,7 +22,7 @@ REGISTRY = load()
 
 
 def test_all_studies_of_the_paper_are_there():
-    assert study_names() == ["fig1", "fig5", "fig6", "claims", "degree", "latency", "scale"]
+    assert study_names() == ["fig1", "fig5", "fig6", "ablations", "claims", "degree", "latency", "scale"]
 
 
 @pytest.mark.parametrize("quick", [False, True], ids=["full", "quick"])
@@ -53,6 +54,25 @@ def test_latency_is_swept_at_five_times_its_value():
         assert (options.reconfiguration_us, options.interval_us) == (point.x, 5 * point.x)
 
 
+def test_ablations_begin_with_figure_5_and_change_no_network():
+    """The first point is what `fig5` simulates at 8192 Gbps; the others name no topology."""
+    study = read_study("ablations")
+    _, base = next(study.experiments(REGISTRY, quick=False))
+    figure = next(
+        experiment
+        for point, experiment in read_study("fig5").experiments(REGISTRY, quick=False)
+        if point.x == 8192 and experiment.title == "fig5"
+    )
+    assert study.point[0].set == ()
+    for section in ("cluster", "gpu", "engine", "strategy"):
+        assert base.tables[section] == figure.tables[section]
+    assert all(topology in figure.tables["topology"] for topology in base.tables["topology"])
+    for job, of_figure in zip(base.jobs, figure.jobs, strict=True):
+        assert job.label == of_figure.label
+        assert set(job.search.global_batches) < set(of_figure.search.global_batches)
+    assert not [change for p in study.point for change in p.set if change.startswith("topology")]
+
+
 def test_no_interconnect_is_named_in_the_code():
     """What is compared stands in the TOML files alone."""
     folder = Path(str(files("sipml_core.reproduce")))
@@ -62,7 +82,7 @@ def test_no_interconnect_is_named_in_the_code():
 
 def number(series, x, hours, workload="model", extrapolated=False):
     return Number(
-        workload=workload, series=series, x=x, gpus=8, mp=1, dp=8, global_batch=8, iteration_us=1e6,
+        workload=workload, series=series, x=x, label="", gpus=8, mp=1, dp=8, global_batch=8, iteration_us=1e6,
         steps_to_accuracy=hours * 3600, time_to_accuracy_s=hours * 3600, estimate_error=0.0,
         extrapolated=extrapolated, tight_memory=False, reason="",
     )  # fmt: skip
@@ -177,6 +197,37 @@ def test_figures_and_numbers_are_the_same_bytes_every_time(monkeypatch, tmp_path
     assert written[0] == written[1]
     assert set(written[0]) == {"small.csv", "small.png", "small.svg"}
     assert len(list(finding_tables(finding))) == 2
+
+
+def test_named_points_are_rows_and_are_not_joined(monkeypatch, tmp_path):
+    """Names stand in the order of x, in the table, under the figure and in the CSV file."""
+    points = (Point(x=2, set=(), label="second"), Point(x=1, set=(), label="first"))
+    finding = carried_out(monkeypatch, small_study(point=points, y=("iteration_ms",)))
+    (table,) = finding_tables(finding)
+    assert [column.header for column in table.columns[1:]] == [s.label for s in finding.study.series]
+    assert list(table.columns[0].cells) == ["first", "second"]
+    panel = draw(finding).axes[0]
+    assert [tick.get_text() for tick in panel.get_xticklabels()] == ["first", "second"]
+    assert {line.get_linestyle() for line in panel.get_lines()} == {"None"}
+    (path,) = write_finding(finding, tmp_path, picture=False)
+    rows = csv.DictReader(path.read_text().splitlines())
+    assert {(row["x"], row["label"]) for row in rows} == {("1", "first"), ("2", "second")}
+
+
+def test_what_ablations_do_to_pure_data_parallelism(monkeypatch):
+    """Nothing is cut, so tau says nothing, nor which way round a ring of full ports goes; overheads cost;
+    one bucket cannot overlap more than several; fp32 moves twice the bytes.
+    """
+    tables = {**small_study().experiment[0], "strategy": {"counter_rotating": True, "bucket_bytes": 1e5}}
+    points = read_study("ablations").point
+    finding = carried_out(monkeypatch, small_study(point=points, experiment=(tables,)))
+    times_us = {n.label: n.iteration_us for n in finding.numbers if n.series == "Elect-Flat, DP only"}
+    base_us = times_us["nothing: as fig5"]
+    assert times_us["tau = 1 us"] == base_us
+    assert times_us["one ring of replicas"] == pytest.approx(base_us)
+    assert times_us["no launch latency, no minimum op"] < base_us < times_us["one bucket of gradients"]
+    assert times_us["fp32"] > base_us
+    assert times_us["tau = 1 us, no launch, no minimum"] == times_us["no launch latency, no minimum op"]
 
 
 def test_extrapolated_points_are_hollow_and_said_to_be(monkeypatch):
