@@ -138,10 +138,6 @@ def _scales(axes: Any, numbers: list[Number], quantity: str) -> None:
         axes.spines[side].set_visible(False)
 
 
-def _degrees(numbers: list[Number], quantity: str) -> list[int]:
-    return sorted({getattr(number, quantity) or 1 for number in numbers})
-
-
 def _at_least_a_factor(axes: Any, factor: float) -> None:
     """Small differences look small: the scale spans `factor` or more."""
     low, high = axes.get_ylim()
@@ -163,9 +159,7 @@ def write_finding(finding: Finding, folder: Path, picture: bool) -> list[Path]:
                 contents[f"{finding.name}.{kind}"] = figure_bytes(figure, kind)
     if finding.verdicts:
         columns = [field.name for field in attrs.fields(Verdict)]
-        rows = [
-            {**plain_row(attrs.asdict(v)), "by_workload": json.dumps(v.by_workload)} for v in finding.verdicts
-        ]
+        rows = [_verdict_row(verdict) for verdict in finding.verdicts]
         contents[f"{finding.name}.csv"] = to_csv(rows, columns).encode()
     for name, content in contents.items():
         write_atomically(folder / name, content)
