@@ -118,7 +118,8 @@ def _bound_result(prepared: Prepared) -> CaseResult:
     bound_us = lower_bound_us(prepared.tasks, prepared.network) / prepared.strategy.iterations
     compute_us = prepared.tasks.duration_us.sum() / len(prepared.simulated) / prepared.strategy.iterations
     times = {"compute_us": compute_us, "exposed_us": 0.0, "dark_us": 0.0, "idle_us": bound_us - compute_us}
-    return _case(prepared, bound_us, times, ("physical lower bound, not a simulation",))
+    mean = ", mean over iterations" if prepared.strategy.iterations > 1 else ""
+    return _case(prepared, bound_us, bound_us, times, (f"physical lower bound{mean}, not a simulation",))
 
 
 def _result(prepared: Prepared, timeline: Timeline) -> CaseResult:
@@ -133,12 +134,15 @@ def _result(prepared: Prepared, timeline: Timeline) -> CaseResult:
         name: of_last(getattr(timeline, name)[:, prepared.simulated])
         for name in ("compute_us", "exposed_us", "dark_us", "idle_us")
     }
-    return _case(prepared, of_last(timeline.snapshot_us), times, (), decisions=timeline.decisions)
+    since_us = float(timeline.snapshot_us[last - 1]) if last else 0.0
+    bound_us = lower_bound_us(prepared.tasks, prepared.network, timeline, since_us)
+    return _case(prepared, of_last(timeline.snapshot_us), bound_us, times, (), decisions=timeline.decisions)
 
 
 def _case(
     prepared: Prepared,
     iteration_us: float,
+    bound_us: float,
     times: dict[str, float],
     notes: tuple[str, ...],
     decisions: int = 0,
@@ -158,7 +162,7 @@ def _case(
         collective=prepared.collective,
         iteration_us=iteration_us,
         **times,
-        lower_bound_us=lower_bound_us(tasks, prepared.network) / strategy.iterations,
+        lower_bound_us=bound_us,
         network_bytes=float(tasks.size_bytes.sum()) * prepared.repeats / strategy.iterations,
         gradient_bytes=prepared.traffic.gradients,
         memory_bytes=prepared.memory_bytes,

@@ -30,7 +30,7 @@ class CaseResult:
     dark_us: float = _column("of it, a GPU only waits for dark circuits: mean over GPUs", "us")
     idle_us: float = _column("the rest: mean over GPUs", "us")
     lower_bound_us: float = _column(
-        "no network of this bandwidth can be faster (mean over iterations): busiest port, GPU or path", "us"
+        "no network of this bandwidth can end this iteration sooner: busiest port, GPU or path", "us"
     )
     network_bytes: float = _column("bytes sent by all GPUs in one iteration", "bytes")
     gradient_bytes: float = _column("of them, for gradient synchronisation", "bytes")
