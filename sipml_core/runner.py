@@ -159,7 +159,7 @@ def _case(
         dp=strategy.dp,
         global_batch=strategy.global_batch,
         scheduler=scheduler.name if scheduler and prepared.circuits else "",
-        collective=prepared.collective,
+        all_reduce=prepared.collective,
         iteration_us=iteration_us,
         **times,
         lower_bound_us=bound_us,

@@ -23,7 +23,7 @@ class CaseResult:
     dp: int = _column("data-parallel degree: replicas")
     global_batch: int = _column("samples in one iteration, all replicas together")
     scheduler: str = _column("circuit scheduler, empty on packet networks")
-    collective: str = _column("all-reduce used for gradients")
+    all_reduce: str = _column("algorithm that synchronises gradients: ring or two-tier")
     iteration_us: float = _column("time of one training iteration", "us")
     compute_us: float = _column("of it, a GPU computes: mean over GPUs", "us")
     exposed_us: float = _column("of it, a GPU only communicates: mean over GPUs", "us")
