@@ -168,6 +168,8 @@ def configuration_page(registry: Registry) -> str:
         "An experiment is a TOML file. Unknown keys are errors. Times, bandwidths and sizes are numbers in "
         'the unit of the table, or text with a unit: `"10 ms"`, `"2 Tbps"`, `"25 MB"`. '
         "`--set section.key=value` changes one value from the command line. "
+        "Relative names of files count from the folder of the experiment file, in `--set` from the working "
+        "directory. "
         "`python -m sipml_core plugins NAME` prints the options of one name.",
         "| top level | |\n|---|---|\n"
         "| `title` | required; names the results folder |\n"

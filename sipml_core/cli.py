@@ -78,13 +78,16 @@ def experiment_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _open(file: Path, overrides: tuple[str, ...], seed: int | None) -> tuple[Registry, Experiment]:
     from sipml_core.config import read_experiment, read_tables
+    from sipml_core.located import absolute_files, refuse_missing_files
     from sipml_core.overrides import apply_overrides
 
     registry = _registry()
-    tables = apply_overrides(read_tables(file), overrides)
+    tables = absolute_files(read_tables(file), registry, file.parent)
+    tables = absolute_files(apply_overrides(tables, overrides), registry, Path())
     if seed is not None:
         tables["seed"] = seed
     try:
+        refuse_missing_files(tables, registry)
         return registry, read_experiment(tables, registry)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None

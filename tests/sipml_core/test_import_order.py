@@ -23,7 +23,7 @@ FLOORS = [
     ["circuits"],
     ["hookspecs"],
     ["builtin", "plugins"],
-    ["structure", "overrides", "scaffold"],
+    ["structure", "overrides", "located", "scaffold"],
     ["config"],
     ["prepare", "candidates"],
     ["runner", "planning"],
