@@ -6,6 +6,7 @@ Imports of the other rooms stand inside the commands, so that ``--help`` answers
 from __future__ import annotations
 
 import functools
+import shlex
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -53,11 +54,12 @@ def main() -> None:
 
     \b
     Start here:
-      python -m sipml_core run examples/quickstart.toml     simulate and compare
+      python -m sipml_core new-experiment                   write quickstart.toml, to be changed
+      python -m sipml_core run quickstart.toml              simulate and compare
       python -m sipml_core plugins                          what can be named in a file
       python -m sipml_core plugins sip-ring                 its options, units and defaults
-      python -m sipml_core validate my.toml                 check without running
-      python -m sipml_core run my.toml --set cluster.bandwidth_gbps='"4 Tbps"'
+      python -m sipml_core validate quickstart.toml         check without running
+      python -m sipml_core run quickstart.toml --set cluster.bandwidth_gbps='"4 Tbps"'
     """
 
 
@@ -220,7 +222,7 @@ def search_command(
 
     \b
     Example:
-      python -m sipml_core search examples/quickstart.toml
+      python -m sipml_core search quickstart.toml
     """
     from sipml_core.report.explain import winner_tables
     from sipml_core.report.files import prepare_folder
@@ -331,6 +333,18 @@ def plugins(name: str | None, trace: bool) -> None:
             click.echo(line)
         return
     _console().print(offers_table(registry) if name is None else offer_page(registry, name))
+
+
+@main.command("new-experiment")
+@click.argument("file", type=click.Path(path_type=Path), default=Path("quickstart.toml"))
+@answers
+def new_experiment(file: Path) -> None:
+    """Write an experiment to start from to FILE, by default quickstart.toml: it runs as it is."""
+    from sipml_core.scaffold import write_experiment
+
+    write_experiment(file)
+    click.echo(f"wrote {file}")
+    click.echo(f"next: python -m sipml_core run {shlex.quote(str(file))}")
 
 
 @main.command("new-plugin")

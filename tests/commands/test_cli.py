@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -225,8 +227,26 @@ def test_plugins_lists_everything_and_explains_one():
 def test_help_teaches_and_version_is_the_packages():
     from sipml_core import __version__
 
-    assert "run examples/quickstart.toml" in call("--help").stdout
+    assert "Start here" in call("--help").stdout
     assert __version__ in call("--version").stdout
+
+
+def test_what_help_shows_works_in_an_empty_folder(tmp_path, monkeypatch):
+    """In order, for somebody who has nothing but the installed package."""
+    monkeypatch.chdir(tmp_path)
+    shown = re.findall(r"^ +python -m sipml_core (.*?)(?:  .*)?$", call("--help").stdout, re.MULTILINE)
+    assert len(shown) == 6
+    for line in shown:
+        result = call(*shlex.split(line))
+        assert result.exit_code == 0, (line, result.stderr)
+
+
+def test_new_experiment_never_replaces_a_file(tmp_path):
+    result = call("new-experiment", tmp_path / "mine.toml")
+    assert result.exit_code == 0
+    assert f"next: python -m sipml_core run {tmp_path / 'mine.toml'}" in result.stdout
+    assert "already exists; choose another name" in refused("new-experiment", tmp_path / "mine.toml")
+    assert "cannot write" in refused("new-experiment", tmp_path / "no" / "mine.toml")
 
 
 def test_the_module_runs_and_starts_without_numpy():

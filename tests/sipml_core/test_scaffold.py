@@ -4,11 +4,40 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
+from sipml_core.config import read_experiment
 from sipml_core.errors import ConfigError
-from sipml_core.scaffold import write_plugin
+from sipml_core.plugins import load
+from sipml_core.scaffold import write_experiment, write_plugin
+
+
+def test_a_new_experiment_is_the_quickstart(tmp_path, monkeypatch):
+    """To the byte, where it is written to the same place."""
+    monkeypatch.chdir(tmp_path)
+    Path("examples").mkdir()
+    write_experiment(Path("examples/quickstart.toml"))
+    quickstart = Path(__file__).parents[2] / "examples" / "quickstart.toml"
+    assert Path("examples/quickstart.toml").read_text() == quickstart.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("mine.toml", "mine"),
+        ("a b.toml", "a b"),
+        ("v1.2.toml", "v1.2"),
+        ("50%.toml", "50-"),
+        (".toml", "toml"),
+    ],
+)
+def test_the_title_of_a_new_experiment_is_its_name(tmp_path, name, title):
+    """Without the characters that no title may have."""
+    write_experiment(tmp_path / name)
+    tables = tomllib.loads((tmp_path / name).read_text())
+    assert read_experiment(tables, load()).title == title
 
 
 def test_a_new_plugin_passes_its_own_tests(tmp_path):
