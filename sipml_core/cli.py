@@ -6,8 +6,10 @@ Imports of the other rooms stand inside the commands, so that ``--help`` answers
 from __future__ import annotations
 
 import functools
+import os
 import shlex
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -19,10 +21,9 @@ from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlEr
 if TYPE_CHECKING:
     from sipml_core.config import Experiment
     from sipml_core.plugins import Registry
-    from sipml_core.search.result import SearchResult
 
-#: Exit status: the input is refused / a simulation could not end.
-REFUSED, FAILED = 2, 1
+#: Exit status: the input is refused / a simulation could not end / 128 + SIGINT, as shells have it.
+REFUSED, FAILED, INTERRUPTED = 2, 1, 130
 
 
 def answers(command: Callable[..., None]) -> Callable[..., None]:
@@ -36,6 +37,9 @@ def answers(command: Callable[..., None]) -> Callable[..., None]:
             click.echo(f"sipml: {error}", err=True)
             refused = isinstance(error, (ConfigError, InfeasibleError, PluginError))
             raise SystemExit(REFUSED if refused else FAILED) from None
+        except KeyboardInterrupt:
+            click.echo("sipml: interrupted", err=True)
+            raise SystemExit(INTERRUPTED) from None
         except BrokenPipeError:
             raise
         except OSError as error:
@@ -133,7 +137,7 @@ def run(
     folder = out or Path("results") / experiment.title
     prepare_folder(folder)
     registry.manager.hook.sipml_run_started(experiment=experiment)
-    with _progress() as progress:
+    with _computing(folder) as progress:
         result = run_experiment(experiment, max_wall_s=max_wall, progress=progress)
     registry.manager.hook.sipml_run_finished(result=result)
     files = write_result(result, folder)
@@ -180,19 +184,10 @@ def search_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _search(
-    experiments: list[Experiment], jobs: int | None, cache: Path | None, no_cache: bool
-) -> list[SearchResult]:
-    import os
+def _cache_folder(cache: Path | None, no_cache: bool) -> Path | None:
+    from sipml_core.search.cache import default_cache_folder
 
-    from sipml_core.search.cache import AnswerCache, default_cache_folder
-    from sipml_core.search.search import search
-
-    folder = None if no_cache else cache or default_cache_folder()
-    with _progress() as progress:
-        return search(
-            experiments, jobs=jobs or os.cpu_count() or 1, cache=AnswerCache(folder), progress=progress
-        )
+    return None if no_cache else cache or default_cache_folder()
 
 
 @main.command("search")
@@ -227,13 +222,19 @@ def search_command(
     from sipml_core.report.explain import winner_tables
     from sipml_core.report.files import prepare_folder
     from sipml_core.report.search import search_footnotes, search_tables, winners_table, write_search
+    from sipml_core.search.cache import AnswerCache
+    from sipml_core.search.search import search
 
     if top is not None:
         overrides = (*overrides, f"search.top={top}")
     _, experiment = _open(file, overrides, seed)
     folder = out or Path("results") / experiment.title
     prepare_folder(folder)
-    (result,) = _search([experiment], jobs, cache, no_cache)
+    answers_in = _cache_folder(cache, no_cache)
+    with _computing(folder, answers_in) as progress:
+        (result,) = search(
+            [experiment], jobs=jobs or os.cpu_count() or 1, cache=AnswerCache(answers_in), progress=progress
+        )
     console = _console()
     for table in search_tables(result, shown=None) if everything else search_tables(result):
         console.print(table)
@@ -287,24 +288,23 @@ def reproduce(
     Example:
       python -m sipml_core reproduce claims fig5 --quick
     """
-    import os
-
     from sipml_core.report.files import prepare_folder
     from sipml_core.report.plots import new_figure
     from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
     from sipml_core.reproduce.numbers import carry_out
     from sipml_core.reproduce.study import study_names
-    from sipml_core.search.cache import AnswerCache, default_cache_folder
+    from sipml_core.search.cache import AnswerCache
 
     names = study_names() if not studies or "all" in studies else list(dict.fromkeys(studies))
     folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")
     prepare_folder(folder)
     if picture:
         new_figure(1, 1)
-    with _progress() as progress:
+    answers_in = _cache_folder(cache, no_cache)
+    with _computing(folder, answers_in) as progress:
         findings = carry_out(
             names, _registry(), quick=quick, jobs=jobs or os.cpu_count() or 1,
-            cache=AnswerCache(None if no_cache else cache or default_cache_folder()), progress=progress,
+            cache=AnswerCache(answers_in), progress=progress,
         )  # fmt: skip
     console = _console()
     for finding in findings:
@@ -418,8 +418,20 @@ def _console() -> Any:
     return console if console.is_terminal else Console(width=140)
 
 
-def _progress() -> Any:
-    """A progress bar on stderr; silent when stderr is no terminal."""
+@contextmanager
+def _computing(folder: Path, answers_in: Path | None = None) -> Iterator[Callable[[str, float], None]]:
+    """Around what comes before anything is written to `folder`: an interrupt says so, and what is kept.
+
+    Yields the report of a progress bar on stderr, which is silent when stderr is no terminal.
+    """
     from sipml_core.report.progress import progress_bar
 
-    return progress_bar()
+    try:
+        with progress_bar() as progress:
+            yield progress
+    except KeyboardInterrupt:
+        line = f"sipml: interrupted; nothing was written to {folder}"
+        if answers_in:
+            line += f"; the answers so far are kept in {answers_in}: the same command goes on from them"
+        click.echo(line, err=True)
+        raise SystemExit(INTERRUPTED) from None

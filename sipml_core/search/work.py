@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
+import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from contextlib import contextmanager
+from multiprocessing import active_children, get_context
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import attrs
@@ -82,19 +85,23 @@ Received = Callable[[Unit, list[Answer]], None]
 class Staff:
     """One desk in this process, or one in each of several others.
 
-    A context manager: leaving it ends the processes.
+    A context manager: leaving it ends the processes, with what they are at if it is left by an interrupt.
     """
 
     def __init__(self, experiments: Sequence[Experiment], jobs: int) -> None:
         self.desk = Desk(experiments)
         self._jobs = jobs
         self._pool: ProcessPoolExecutor | None = None
+        self._workers: list[BaseProcess] = []
 
     def __enter__(self) -> Staff:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._pool is not None:
+            if kind is KeyboardInterrupt:
+                for worker in self._workers:
+                    worker.terminate()
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def ask(self, units: Sequence[Unit], received: Received) -> None:
@@ -123,11 +130,24 @@ class Staff:
             self._pool = ProcessPoolExecutor(
                 self._jobs, mp_context=get_context("spawn"), initializer=_open_desk, initargs=(tables,)
             )
-        pending = {self._pool.submit(_answers_here, unit): unit for unit in units}
+        others = active_children()
+        with _interrupts_blocked():
+            pending = {self._pool.submit(_answers_here, unit): unit for unit in units}
+        self._workers += [child for child in active_children() if child not in others]
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
                 yield pending.pop(future), future.result()
+
+
+@contextmanager
+def _interrupts_blocked() -> Iterator[None]:
+    """Processes that start meanwhile never see an interrupt: it is for this one, which gets it afterwards."""
+    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
+    try:
+        yield
+    finally:
+        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _desk: list[Desk] = []
