@@ -17,6 +17,7 @@ import click
 
 from sipml_core import __version__
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlError
+from sipml_core.interrupts import interrupts_blocked, interrupts_noticed
 
 if TYPE_CHECKING:
     from sipml_core.config import Experiment
@@ -24,29 +25,39 @@ if TYPE_CHECKING:
 
 #: Exit status: the input is refused / a simulation could not end / 128 + SIGINT, as shells have it.
 REFUSED, FAILED, INTERRUPTED = 2, 1, 130
+#: Key in the context of a command: what an interrupt would leave behind now.
+LEFT = "sipml.left"
 
 
 def answers(command: Callable[..., None]) -> Callable[..., None]:
-    """Errors that sipml raises on purpose become one line on stderr, without a traceback."""
+    """Errors that sipml raises on purpose, and interrupts, become one line on stderr, without a traceback."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
-        try:
-            command(*args, **kwargs)
-        except SipmlError as error:
-            click.echo(f"sipml: {error}", err=True)
-            refused = isinstance(error, (ConfigError, InfeasibleError, PluginError))
-            raise SystemExit(REFUSED if refused else FAILED) from None
-        except KeyboardInterrupt:
-            click.echo("sipml: interrupted", err=True)
-            raise SystemExit(INTERRUPTED) from None
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            click.echo(f"sipml: input or output failed: {error}", err=True)
-            raise SystemExit(FAILED) from None
+        with interrupts_noticed() as interrupts:
+            try:
+                command(*args, **kwargs)
+            except BaseException as error:
+                answer = _answer(KeyboardInterrupt() if interrupts else error)
+                if answer is None:
+                    raise
+                line, status = answer
+                click.echo(f"sipml: {line}", err=True)
+                raise SystemExit(status) from None
 
     return wrapped
+
+
+def _answer(error: BaseException) -> tuple[str, int] | None:
+    """The line for an error, and the exit status; None: it is nobody's purpose."""
+    if isinstance(error, KeyboardInterrupt):
+        return f"interrupted{click.get_current_context().meta.get(LEFT, '')}", INTERRUPTED
+    if isinstance(error, SipmlError):
+        refused = isinstance(error, (ConfigError, InfeasibleError, PluginError))
+        return str(error), REFUSED if refused else FAILED
+    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+        return f"input or output failed: {error}", FAILED
+    return None
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -103,7 +114,8 @@ def _registry() -> Registry:
     """Loaded plugins; problems are warnings, the rest still works."""
     from sipml_core.plugins import load
 
-    registry = load()
+    with interrupts_blocked():
+        registry = load()
     for problem in registry.problems:
         click.echo(f"sipml: warning: {problem}", err=True)
     return registry
@@ -129,15 +141,14 @@ def run(
     """
     from rich.console import Console
 
-    from sipml_core.report.files import prepare_folder, write_result
+    from sipml_core.report.files import write_result
     from sipml_core.report.tables import footnotes, result_tables
     from sipml_core.runner import run_experiment
 
     registry, experiment = _open(file, overrides, seed)
     folder = out or Path("results") / experiment.title
-    prepare_folder(folder)
-    registry.manager.hook.sipml_run_started(experiment=experiment)
     with _computing(folder) as progress:
+        registry.manager.hook.sipml_run_started(experiment=experiment)
         result = run_experiment(experiment, max_wall_s=max_wall, progress=progress)
     registry.manager.hook.sipml_run_finished(result=result)
     files = write_result(result, folder)
@@ -220,7 +231,6 @@ def search_command(
       python -m sipml_core search quickstart.toml
     """
     from sipml_core.report.explain import winner_tables
-    from sipml_core.report.files import prepare_folder
     from sipml_core.report.search import search_footnotes, search_tables, winners_table, write_search
     from sipml_core.search.cache import AnswerCache
     from sipml_core.search.search import search
@@ -229,7 +239,6 @@ def search_command(
         overrides = (*overrides, f"search.top={top}")
     _, experiment = _open(file, overrides, seed)
     folder = out or Path("results") / experiment.title
-    prepare_folder(folder)
     answers_in = _cache_folder(cache, no_cache)
     with _computing(folder, answers_in) as progress:
         (result,) = search(
@@ -288,7 +297,6 @@ def reproduce(
     Example:
       python -m sipml_core reproduce claims fig5 --quick
     """
-    from sipml_core.report.files import prepare_folder
     from sipml_core.report.plots import new_figure
     from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
     from sipml_core.reproduce.numbers import carry_out
@@ -297,7 +305,6 @@ def reproduce(
 
     names = study_names() if not studies or "all" in studies else list(dict.fromkeys(studies))
     folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")
-    prepare_folder(folder)
     if picture:
         new_figure(1, 1)
     answers_in = _cache_folder(cache, no_cache)
@@ -420,18 +427,19 @@ def _console() -> Any:
 
 @contextmanager
 def _computing(folder: Path, answers_in: Path | None = None) -> Iterator[Callable[[str, float], None]]:
-    """Around what comes before anything is written to `folder`: an interrupt says so, and what is kept.
+    """From making `folder` until something is written to it: what an interrupt leaves is known.
 
     Yields the report of a progress bar on stderr, which is silent when stderr is no terminal.
     """
+    from sipml_core.report.files import prepare_folder
     from sipml_core.report.progress import progress_bar
 
-    try:
-        with progress_bar() as progress:
-            yield progress
-    except KeyboardInterrupt:
-        line = f"sipml: interrupted; nothing was written to {folder}"
-        if answers_in:
-            line += f"; the answers so far are kept in {answers_in}: the same command goes on from them"
-        click.echo(line, err=True)
-        raise SystemExit(INTERRUPTED) from None
+    left = f"; nothing was written to {folder}"
+    if answers_in:
+        left += f"; the answers so far are kept in {answers_in}: the same command goes on from them"
+    meta = click.get_current_context().meta
+    meta[LEFT] = left
+    prepare_folder(folder)
+    with progress_bar() as progress:
+        yield progress
+    del meta[LEFT]

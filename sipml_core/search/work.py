@@ -2,11 +2,9 @@
 
 from __future__ import annotations
 
-import signal
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from contextlib import contextmanager
 from multiprocessing import active_children, get_context
 from multiprocessing.process import BaseProcess
 from typing import Any
@@ -16,6 +14,7 @@ import attrs
 from sipml_core.candidates import Candidate, search_candidates
 from sipml_core.config import Experiment, read_experiment
 from sipml_core.errors import InfeasibleError, SipmlError, StalledError
+from sipml_core.interrupts import interrupts_blocked
 from sipml_core.plugins import load
 from sipml_core.prepare import Workbench
 from sipml_core.runner import Clock, simulate_candidate
@@ -85,7 +84,7 @@ Received = Callable[[Unit, list[Answer]], None]
 class Staff:
     """One desk in this process, or one in each of several others.
 
-    A context manager: leaving it ends the processes, with what they are at if it is left by an interrupt.
+    A context manager: leaving it ends the processes, on an error or an interrupt at once.
     """
 
     def __init__(self, experiments: Sequence[Experiment], jobs: int) -> None:
@@ -99,7 +98,7 @@ class Staff:
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._pool is not None:
-            if kind is KeyboardInterrupt:
+            if kind is not None:
                 for worker in self._workers:
                     worker.terminate()
             self._pool.shutdown(wait=True, cancel_futures=True)
@@ -131,23 +130,13 @@ class Staff:
                 self._jobs, mp_context=get_context("spawn"), initializer=_open_desk, initargs=(tables,)
             )
         others = active_children()
-        with _interrupts_blocked():
+        with interrupts_blocked():
             pending = {self._pool.submit(_answers_here, unit): unit for unit in units}
         self._workers += [child for child in active_children() if child not in others]
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:
                 yield pending.pop(future), future.result()
-
-
-@contextmanager
-def _interrupts_blocked() -> Iterator[None]:
-    """Processes that start meanwhile never see an interrupt: it is for this one, which gets it afterwards."""
-    before = signal.pthread_sigmask(signal.SIG_BLOCK, {signal.SIGINT})
-    try:
-        yield
-    finally:
-        signal.pthread_sigmask(signal.SIG_SETMASK, before)
 
 
 _desk: list[Desk] = []

@@ -76,7 +76,7 @@ def test_search_says_what_the_cache_kept(interrupted, tmp_path):
     assert list(out.iterdir()) == []
 
 
-@pytest.mark.parametrize("after_s", [0.05, 0.3, 1.0])
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.3, 1.0])
 def test_workers_that_are_just_starting_say_nothing(interrupted, tmp_path, after_s):
     """Before, while and after they import what they need."""
     out = tmp_path / "out"
