@@ -70,7 +70,11 @@ OWN_KEYS = {
             "scheduler",
             "circuit scheduler, as text or as a table with its options; left out: the topology's own",
         ),
-        ("estimator", "what a scheduler is shown of the next interval: `window`, `backlog` or `oracle`"),
+        (
+            "estimator",
+            "what a scheduler is shown of the next interval: `window`, `backlog` or `oracle`; not used, and "
+            "noted in the result, where circuits are set once",
+        ),
     ),
     "[[workload]]": (
         ("name", "workload, below"),

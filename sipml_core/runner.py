@@ -171,8 +171,17 @@ def _case(
         time_to_accuracy_s=iteration_us * 1e-6 * convergence.steps,
         extrapolated=convergence.extrapolated,
         speedup=float("nan"),
-        notes=(*prepared.notes, *notes),
+        notes=(*prepared.notes, *_unused(prepared), *notes),
     )
+
+
+def _unused(prepared: Prepared) -> Iterator[str]:
+    """A note where the experiment chose an estimator that is never asked."""
+    interconnect, control = prepared.interconnect, prepared.fabric.circuits
+    default = interconnect.scheduler.estimator if interconnect.scheduler else "window"
+    if interconnect.estimator != default and (control is None or control.interval_us is None):
+        why = "there are no circuits" if control is None else "circuits are set once, for the whole traffic"
+        yield f"estimator {interconnect.estimator!r} is not used: {why}"
 
 
 def run_experiment(

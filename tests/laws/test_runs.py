@@ -205,3 +205,22 @@ def test_one_name_stands_for_one_thing():
         columns = {field.name for field in attrs.fields(model)}
         assert "all_reduce" in columns
         assert "collective" not in columns
+
+
+@pytest.mark.parametrize(
+    ("topology", "why"),
+    [
+        ({"name": "sip-ocs", "switches": 8, "estimator": "oracle"}, "circuits are set once"),
+        ({"name": "elect-flat", "estimator": "backlog"}, "there are no circuits"),
+        ({"name": "sip-ring", "estimator": "oracle"}, ""),
+        ({"name": "sip-ocs", "switches": 8}, ""),
+        ({"name": "sip-ocs", "switches": 8, "estimator": "window"}, ""),
+    ],
+)
+def test_an_estimator_that_is_never_asked_is_noted(topology, why):
+    """Where the experiment chose another than would be taken anyway."""
+    (case,) = run(tables(topologies=[topology])).cases
+    noted = [note for note in case.notes if note.startswith("estimator")]
+    asked = topology.get("estimator")
+    expected = [f"estimator {asked!r} is not used: {why}"] if why else []
+    assert [note.removesuffix(", for the whole traffic") for note in noted] == expected
