@@ -363,7 +363,7 @@ def new_plugin(name: str, folder: Path | None) -> None:
     from sipml_core.scaffold import write_plugin
 
     folder = folder or Path(f"sipml-{name}")
-    for path in write_plugin(name, folder):
+    for path in write_plugin(name, folder, _registry()):
         click.echo(f"wrote {path}")
     click.echo(f"next: python -m pip install -e {folder} && python -m pytest {folder}")
 

@@ -10,7 +10,7 @@ from pathlib import Path
 from string import Template
 
 from sipml_core.errors import ConfigError
-from sipml_core.plugins import API_VERSION
+from sipml_core.plugins import API_VERSION, Registry
 
 #: Characters that no title may have.
 _NOT_IN_TITLE = re.compile(r"[^\w .-]")
@@ -43,16 +43,17 @@ def write_experiment(file: Path) -> None:
         raise ConfigError(f"cannot write {file}: {error.strerror}") from None
 
 
-def write_plugin(name: str, folder: Path) -> list[Path]:
+def write_plugin(name: str, folder: Path, registry: Registry) -> list[Path]:
     """Write a package that offers the topology `name`, and passes its own tests, to a new folder.
 
     Raises
     ------
     ConfigError
-        The name is not lower-case words joined by hyphens, its module is already installed, or the
-        folder exists or cannot be written.
+        The name is not lower-case words joined by hyphens, a topology, a plugin or its module of that name
+        is already installed, or the folder exists or cannot be written.
     """
     words = _words(name)
+    _refuse_taken(name, registry)
     if find_spec(words["module"]) is not None:
         raise ConfigError(
             f"module {words['module']!r} is already installed; choose another name than {name!r}"
@@ -71,6 +72,17 @@ def write_plugin(name: str, folder: Path) -> list[Path]:
     except OSError as error:
         raise ConfigError(f"cannot write {folder}: {error.strerror}") from None
     return list(files)
+
+
+def _refuse_taken(name: str, registry: Registry) -> None:
+    """Two of one name would stop the program as soon as the new plugin is installed."""
+    if name in registry.names("topology"):
+        what, source = "topology", registry.entries["topology"][name].source
+    elif sources := [source for source in registry.sources if source.plugin == name]:
+        what, source = "plugin", sources[0]
+    else:
+        return
+    raise ConfigError(f"{what} {name!r} is already installed, by {source}; choose another name")
 
 
 def _template(name: str) -> str:
