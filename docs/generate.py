@@ -21,7 +21,7 @@ from sipml_core.config import EngineTable, GpuTable, SearchTable, StrategyTable
 from sipml_core.interfaces import GpuModel, Offer, Placer, Scheduler, Topology, Workload
 from sipml_core.model.cluster import Cluster
 from sipml_core.plugins import Registry, load
-from sipml_core.report.offers import option_rows
+from sipml_core.report.offers import default_batch, option_rows
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -197,7 +197,10 @@ def configuration_page(registry: Registry) -> str:
 def _offers(registry: Registry, role: str) -> Iterator[str]:
     for name in registry.names(role):
         offer = registry.find(role, name)
-        yield f"### {role} `{name}`\n\n{offer.summary}"
+        batch = default_batch(offer)
+        yield f"### {role} `{name}`\n\n{offer.summary}" + (
+            f"\n\n{batch[0].upper()}{batch[1:]}." if batch else ""
+        )
         yield _options_table(offer.Options)
 
 
