@@ -21,7 +21,7 @@ from sipml_core.config import EngineTable, GpuTable, SearchTable, StrategyTable
 from sipml_core.interfaces import GpuModel, Offer, Placer, Scheduler, Topology, Workload
 from sipml_core.model.cluster import Cluster
 from sipml_core.plugins import Registry, load
-from sipml_core.report.offers import option_rows
+from sipml_core.report.offers import default_batch, option_rows
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
@@ -70,7 +70,11 @@ OWN_KEYS = {
             "scheduler",
             "circuit scheduler, as text or as a table with its options; left out: the topology's own",
         ),
-        ("estimator", "what a scheduler is shown of the next interval: `window`, `backlog` or `oracle`"),
+        (
+            "estimator",
+            "what a scheduler is shown of the next interval: `window`, `backlog` or `oracle`; not used, and "
+            "noted in the result, where circuits are set once",
+        ),
     ),
     "[[workload]]": (
         ("name", "workload, below"),
@@ -168,6 +172,8 @@ def configuration_page(registry: Registry) -> str:
         "An experiment is a TOML file. Unknown keys are errors. Times, bandwidths and sizes are numbers in "
         'the unit of the table, or text with a unit: `"10 ms"`, `"2 Tbps"`, `"25 MB"`. '
         "`--set section.key=value` changes one value from the command line. "
+        "Relative names of files count from the folder of the experiment file, in `--set` from the working "
+        "directory. "
         "`python -m sipml_core plugins NAME` prints the options of one name.",
         "| top level | |\n|---|---|\n"
         "| `title` | required; names the results folder |\n"
@@ -191,7 +197,10 @@ def configuration_page(registry: Registry) -> str:
 def _offers(registry: Registry, role: str) -> Iterator[str]:
     for name in registry.names(role):
         offer = registry.find(role, name)
-        yield f"### {role} `{name}`\n\n{offer.summary}"
+        batch = default_batch(offer)
+        yield f"### {role} `{name}`\n\n{offer.summary}" + (
+            f"\n\n{batch[0].upper()}{batch[1:]}." if batch else ""
+        )
         yield _options_table(offer.Options)
 
 

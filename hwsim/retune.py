@@ -4,6 +4,7 @@ Nothing here contains the answer: a ring bank is stepped and its state machine w
 is up.
 """
 
+import math
 from collections.abc import Callable
 from typing import Any
 
@@ -30,7 +31,9 @@ __all__ = [
 
 FloatArray = NDArray[np.float64]
 _CACHE_LIMIT = 100_000
-_MOST_STEPS = 200_000
+_MOST_STEPS, _FEWEST_STEPS = 200_000, 20
+#: Stages of a retune, each of which ends with a whole step.
+_STAGES = 4
 
 
 @attrs.frozen(kw_only=True)
@@ -50,7 +53,7 @@ class RetuneBench:
     #: Shift at the heater's limit, which over-drive runs into. [GHz] As `RingDesign`: 30 mW of 90 GHz/mW.
     heater_range_ghz: float = attrs.field(default=2700.0, validator=within(above=0.0))
     #: Error of the heater efficiency that the controller believes in, as a fraction.
-    calibration_error: float = attrs.field(default=0.0, validator=within(above=-1.0))
+    calibration_error: float = attrs.field(default=0.0, validator=within(above=-1.0, at_most=1e6))
     #: Step of the emulation, and so the resolution of the answer. [us]
     step_us: float = attrs.field(default=0.1, validator=within(above=0.0))
 
@@ -61,6 +64,7 @@ class RetuneBench:
     def ring_bank(self, rings: int) -> RingBank:
         """One ring on each port, cold on its line, whose other orders are out of reach."""
         efficiency = 90.0
+        loop_us = max(1, round(1.0 / self.step_us)) * self.step_us
         return RingBank(
             rings=rings,
             rings_per_port=1,
@@ -76,7 +80,8 @@ class RetuneBench:
             control=ControlLaw(
                 law=self.control,
                 tolerance_ghz=self.tolerance_ghz,
-                loop_us=max(1, round(1.0 / self.step_us)) * self.step_us,
+                loop_us=loop_us,
+                loop_response_us=max(4.0, loop_us),
                 calibration_error=self.calibration_error,
             ),
             step_us=self.step_us,
@@ -91,11 +96,12 @@ class RetuneBench:
             )
 
     def __attrs_post_init__(self) -> None:
-        least_us = self.patience_us / _MOST_STEPS
-        if self.step_us < least_us:
+        least_us = _three_digits(self.patience_us / _MOST_STEPS, math.ceil)
+        most_us = _three_digits(self.patience_us / _FEWEST_STEPS, math.floor)
+        if not least_us <= self.step_us <= most_us:
             raise HwsimError(
-                f"RetuneBench.step_us must be at least {least_us:.3g} for retunes as slow as these, "
-                f"got {self.step_us:g}"
+                f"RetuneBench.step_us must be from {least_us:.3g} to {most_us:.3g} for retunes as slow as "
+                f"these, got {self.step_us:g}"
             )
 
     @property
@@ -158,7 +164,7 @@ def _emulate(
     control_ticks = bench.timing.ticks("control", bench.step_us)
     entered = np.zeros((State.UP + 1, rings))
     before = lanes.state.copy()
-    for tick in range(int(np.ceil(bench.patience_us / bench.step_us))):
+    for tick in range(int(np.ceil(bench.patience_us / bench.step_us)) + _STAGES):
         if tick == control_ticks:
             bank.tune_ghz(-(start + hops))
             lanes.written(every)
@@ -177,7 +183,7 @@ def _emulate(
         raise HwsimError(
             f"control must bring a hop of {hops[stuck]:g} GHz within tolerance_ghz, {bench.tolerance_ghz:g}, "
             f"got {bench.control!r}, which leaves {bank.detuning_ghz[stuck]:.3g} GHz with calibration_error "
-            f"{bench.calibration_error:g}; 'pi-lock' removes such an error"
+            f"{bench.calibration_error:g}; {_remedy(float(hops[stuck]), bench, bank)}"
         )
     if watch is not None:
         # A little of what follows shows that the channel stays up.
@@ -187,6 +193,33 @@ def _emulate(
             lanes.step(locked=bank.locked, clear=every)
     control = np.full(rings, control_ticks * bench.step_us)
     return np.diff(np.vstack([np.zeros(rings), control, entered[State.LOCKING :]]), axis=0)
+
+
+def _remedy(hop_ghz: float, bench: RetuneBench, bank: RingBank) -> str:
+    """What brings a hop within tolerance that a calibration error keeps out of it."""
+    locked = attrs.evolve(bench, control="pi-lock")
+    if bench != locked:
+        try:
+            _emulate(np.array([hop_ghz]), locked)
+        except HwsimError:
+            pass
+        else:
+            return "'pi-lock' removes such an error"
+    # An error e leaves e / (1 + e) of the whole shift, and the lock loop sees the ring from this far.
+    seen_ghz = bank.fwhm_ghz[0] / 2.0 * np.sqrt(1.0 / bank.control.capture - 1.0)
+    reach_ghz = max(bench.tolerance_ghz, float(seen_ghz))
+    shift_ghz = bench.bias_ghz + max(hop_ghz, 0.0)
+    least = -_three_digits(reach_ghz / (shift_ghz + reach_ghz), math.floor)
+    if shift_ghz <= reach_ghz:
+        return f"'pi-lock' removes errors of at least {least:.3g}"
+    most = _three_digits(reach_ghz / (shift_ghz - reach_ghz), math.floor)
+    return f"'pi-lock' removes errors from {least:.3g} to {most:.3g}"
+
+
+def _three_digits(value: float, rounded: Callable[[float], int]) -> float:
+    """A positive number to three digits, up or down, so that what a message allows is allowed."""
+    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
+    return float(f"{rounded(value / unit) * unit:.3g}")
 
 
 _cache: dict[tuple[float, RetuneBench], tuple[float, ...]] = {}

@@ -6,7 +6,10 @@ Imports of the other rooms stand inside the commands, so that ``--help`` answers
 from __future__ import annotations
 
 import functools
-from collections.abc import Callable
+import os
+import shlex
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -14,34 +17,47 @@ import click
 
 from sipml_core import __version__
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlError
+from sipml_core.interrupts import interrupts_blocked, interrupts_noticed
 
 if TYPE_CHECKING:
     from sipml_core.config import Experiment
     from sipml_core.plugins import Registry
-    from sipml_core.search.result import SearchResult
 
-#: Exit status: the input is refused / a simulation could not end.
-REFUSED, FAILED = 2, 1
+#: Exit status: the input is refused / a simulation could not end / 128 + SIGINT, as shells have it.
+REFUSED, FAILED, INTERRUPTED = 2, 1, 130
+#: Key in the context of a command: what an interrupt would leave behind now.
+LEFT = "sipml.left"
 
 
 def answers(command: Callable[..., None]) -> Callable[..., None]:
-    """Errors that sipml raises on purpose become one line on stderr, without a traceback."""
+    """Errors that sipml raises on purpose, and interrupts, become one line on stderr, without a traceback."""
 
     @functools.wraps(command)
     def wrapped(*args: Any, **kwargs: Any) -> None:
-        try:
-            command(*args, **kwargs)
-        except SipmlError as error:
-            click.echo(f"sipml: {error}", err=True)
-            refused = isinstance(error, (ConfigError, InfeasibleError, PluginError))
-            raise SystemExit(REFUSED if refused else FAILED) from None
-        except BrokenPipeError:
-            raise
-        except OSError as error:
-            click.echo(f"sipml: input or output failed: {error}", err=True)
-            raise SystemExit(FAILED) from None
+        with interrupts_noticed() as interrupts:
+            try:
+                command(*args, **kwargs)
+            except BaseException as error:
+                answer = _answer(KeyboardInterrupt() if interrupts else error)
+                if answer is None:
+                    raise
+                line, status = answer
+                click.echo(f"sipml: {line}", err=True)
+                raise SystemExit(status) from None
 
     return wrapped
+
+
+def _answer(error: BaseException) -> tuple[str, int] | None:
+    """The line for an error, and the exit status; None: it is nobody's purpose."""
+    if isinstance(error, KeyboardInterrupt):
+        return f"interrupted{click.get_current_context().meta.get(LEFT, '')}", INTERRUPTED
+    if isinstance(error, SipmlError):
+        refused = isinstance(error, (ConfigError, InfeasibleError, PluginError))
+        return str(error), REFUSED if refused else FAILED
+    if isinstance(error, OSError) and not isinstance(error, BrokenPipeError):
+        return f"input or output failed: {error}", FAILED
+    return None
 
 
 @click.group(context_settings={"help_option_names": ["-h", "--help"]})
@@ -53,11 +69,12 @@ def main() -> None:
 
     \b
     Start here:
-      python -m sipml_core run examples/quickstart.toml     simulate and compare
+      python -m sipml_core new-experiment                   write quickstart.toml, to be changed
+      python -m sipml_core run quickstart.toml              simulate and compare
       python -m sipml_core plugins                          what can be named in a file
       python -m sipml_core plugins sip-ring                 its options, units and defaults
-      python -m sipml_core validate my.toml                 check without running
-      python -m sipml_core run my.toml --set cluster.bandwidth_gbps='"4 Tbps"'
+      python -m sipml_core validate quickstart.toml         check without running
+      python -m sipml_core run quickstart.toml --set cluster.bandwidth_gbps='"4 Tbps"'
     """
 
 
@@ -78,13 +95,16 @@ def experiment_options(command: Callable[..., None]) -> Callable[..., None]:
 
 def _open(file: Path, overrides: tuple[str, ...], seed: int | None) -> tuple[Registry, Experiment]:
     from sipml_core.config import read_experiment, read_tables
+    from sipml_core.located import absolute_files, refuse_missing_files
     from sipml_core.overrides import apply_overrides
 
     registry = _registry()
-    tables = apply_overrides(read_tables(file), overrides)
+    tables = absolute_files(read_tables(file), registry, file.parent)
+    tables = absolute_files(apply_overrides(tables, overrides), registry, Path())
     if seed is not None:
         tables["seed"] = seed
     try:
+        refuse_missing_files(tables, registry)
         return registry, read_experiment(tables, registry)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
@@ -94,7 +114,8 @@ def _registry() -> Registry:
     """Loaded plugins; problems are warnings, the rest still works."""
     from sipml_core.plugins import load
 
-    registry = load()
+    with interrupts_blocked():
+        registry = load()
     for problem in registry.problems:
         click.echo(f"sipml: warning: {problem}", err=True)
     return registry
@@ -120,15 +141,14 @@ def run(
     """
     from rich.console import Console
 
-    from sipml_core.report.files import prepare_folder, write_result
+    from sipml_core.report.files import write_result
     from sipml_core.report.tables import footnotes, result_tables
     from sipml_core.runner import run_experiment
 
     registry, experiment = _open(file, overrides, seed)
     folder = out or Path("results") / experiment.title
-    prepare_folder(folder)
-    registry.manager.hook.sipml_run_started(experiment=experiment)
-    with _progress() as progress:
+    with _computing(folder) as progress:
+        registry.manager.hook.sipml_run_started(experiment=experiment)
         result = run_experiment(experiment, max_wall_s=max_wall, progress=progress)
     registry.manager.hook.sipml_run_finished(result=result)
     files = write_result(result, folder)
@@ -175,19 +195,10 @@ def search_options(command: Callable[..., None]) -> Callable[..., None]:
     return command
 
 
-def _search(
-    experiments: list[Experiment], jobs: int | None, cache: Path | None, no_cache: bool
-) -> list[SearchResult]:
-    import os
+def _cache_folder(cache: Path | None, no_cache: bool) -> Path | None:
+    from sipml_core.search.cache import default_cache_folder
 
-    from sipml_core.search.cache import AnswerCache, default_cache_folder
-    from sipml_core.search.search import search
-
-    folder = None if no_cache else cache or default_cache_folder()
-    with _progress() as progress:
-        return search(
-            experiments, jobs=jobs or os.cpu_count() or 1, cache=AnswerCache(folder), progress=progress
-        )
+    return None if no_cache else cache or default_cache_folder()
 
 
 @main.command("search")
@@ -217,18 +228,22 @@ def search_command(
 
     \b
     Example:
-      python -m sipml_core search examples/quickstart.toml
+      python -m sipml_core search quickstart.toml
     """
     from sipml_core.report.explain import winner_tables
-    from sipml_core.report.files import prepare_folder
     from sipml_core.report.search import search_footnotes, search_tables, winners_table, write_search
+    from sipml_core.search.cache import AnswerCache
+    from sipml_core.search.search import search
 
     if top is not None:
         overrides = (*overrides, f"search.top={top}")
     _, experiment = _open(file, overrides, seed)
     folder = out or Path("results") / experiment.title
-    prepare_folder(folder)
-    (result,) = _search([experiment], jobs, cache, no_cache)
+    answers_in = _cache_folder(cache, no_cache)
+    with _computing(folder, answers_in) as progress:
+        (result,) = search(
+            [experiment], jobs=jobs or os.cpu_count() or 1, cache=AnswerCache(answers_in), progress=progress
+        )
     console = _console()
     for table in search_tables(result, shown=None) if everything else search_tables(result):
         console.print(table)
@@ -283,24 +298,21 @@ def reproduce(
     Example:
       python -m sipml_core reproduce claims fig5 --quick
     """
-    import os
-
-    from sipml_core.report.files import prepare_folder
     from sipml_core.report.plots import new_figure
     from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
     from sipml_core.reproduce.numbers import carry_out
     from sipml_core.reproduce.study import study_names
-    from sipml_core.search.cache import AnswerCache, default_cache_folder
+    from sipml_core.search.cache import AnswerCache
 
     names = study_names() if not studies or "all" in studies else list(dict.fromkeys(studies))
     folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")
-    prepare_folder(folder)
     if picture:
         new_figure(1, 1)
-    with _progress() as progress:
+    answers_in = _cache_folder(cache, no_cache)
+    with _computing(folder, answers_in) as progress:
         findings = carry_out(
             names, _registry(), quick=quick, jobs=jobs or os.cpu_count() or 1,
-            cache=AnswerCache(None if no_cache else cache or default_cache_folder()), progress=progress,
+            cache=AnswerCache(answers_in), progress=progress,
         )  # fmt: skip
     console = _console()
     for finding in findings:
@@ -331,6 +343,18 @@ def plugins(name: str | None, trace: bool) -> None:
     _console().print(offers_table(registry) if name is None else offer_page(registry, name))
 
 
+@main.command("new-experiment")
+@click.argument("file", type=click.Path(path_type=Path), default=Path("quickstart.toml"))
+@answers
+def new_experiment(file: Path) -> None:
+    """Write an experiment to start from to FILE, by default quickstart.toml: it runs as it is."""
+    from sipml_core.scaffold import write_experiment
+
+    write_experiment(file)
+    click.echo(f"wrote {file}")
+    click.echo(f"next: python -m sipml_core run {shlex.quote(str(file))}")
+
+
 @main.command("new-plugin")
 @click.argument("name")
 @click.option("--folder", type=click.Path(path_type=Path), help="Where to write it; default sipml-NAME.")
@@ -340,7 +364,7 @@ def new_plugin(name: str, folder: Path | None) -> None:
     from sipml_core.scaffold import write_plugin
 
     folder = folder or Path(f"sipml-{name}")
-    for path in write_plugin(name, folder):
+    for path in write_plugin(name, folder, _registry()):
         click.echo(f"wrote {path}")
     click.echo(f"next: python -m pip install -e {folder} && python -m pytest {folder}")
 
@@ -402,8 +426,21 @@ def _console() -> Any:
     return console if console.is_terminal else Console(width=140)
 
 
-def _progress() -> Any:
-    """A progress bar on stderr; silent when stderr is no terminal."""
+@contextmanager
+def _computing(folder: Path, answers_in: Path | None = None) -> Iterator[Callable[[str, float], None]]:
+    """From making `folder` until something is written to it: what an interrupt leaves is known.
+
+    Yields the report of a progress bar on stderr, which is silent when stderr is no terminal.
+    """
+    from sipml_core.report.files import prepare_folder
     from sipml_core.report.progress import progress_bar
 
-    return progress_bar()
+    left = f"; nothing was written to {folder}"
+    if answers_in:
+        left += f"; the answers so far are kept in {answers_in}: the same command goes on from them"
+    meta = click.get_current_context().meta
+    meta[LEFT] = left
+    prepare_folder(folder)
+    with progress_bar() as progress:
+        yield progress
+    del meta[LEFT]

@@ -118,7 +118,8 @@ def _bound_result(prepared: Prepared) -> CaseResult:
     bound_us = lower_bound_us(prepared.tasks, prepared.network) / prepared.strategy.iterations
     compute_us = prepared.tasks.duration_us.sum() / len(prepared.simulated) / prepared.strategy.iterations
     times = {"compute_us": compute_us, "exposed_us": 0.0, "dark_us": 0.0, "idle_us": bound_us - compute_us}
-    return _case(prepared, bound_us, times, ("physical lower bound, not a simulation",))
+    mean = ", mean over iterations" if prepared.strategy.iterations > 1 else ""
+    return _case(prepared, bound_us, bound_us, times, (f"physical lower bound{mean}, not a simulation",))
 
 
 def _result(prepared: Prepared, timeline: Timeline) -> CaseResult:
@@ -133,12 +134,15 @@ def _result(prepared: Prepared, timeline: Timeline) -> CaseResult:
         name: of_last(getattr(timeline, name)[:, prepared.simulated])
         for name in ("compute_us", "exposed_us", "dark_us", "idle_us")
     }
-    return _case(prepared, of_last(timeline.snapshot_us), times, (), decisions=timeline.decisions)
+    since_us = float(timeline.snapshot_us[last - 1]) if last else 0.0
+    bound_us = lower_bound_us(prepared.tasks, prepared.network, timeline, since_us)
+    return _case(prepared, of_last(timeline.snapshot_us), bound_us, times, (), decisions=timeline.decisions)
 
 
 def _case(
     prepared: Prepared,
     iteration_us: float,
+    bound_us: float,
     times: dict[str, float],
     notes: tuple[str, ...],
     decisions: int = 0,
@@ -155,10 +159,10 @@ def _case(
         dp=strategy.dp,
         global_batch=strategy.global_batch,
         scheduler=scheduler.name if scheduler and prepared.circuits else "",
-        collective=prepared.collective,
+        all_reduce=prepared.collective,
         iteration_us=iteration_us,
         **times,
-        lower_bound_us=lower_bound_us(tasks, prepared.network) / strategy.iterations,
+        lower_bound_us=bound_us,
         network_bytes=float(tasks.size_bytes.sum()) * prepared.repeats / strategy.iterations,
         gradient_bytes=prepared.traffic.gradients,
         memory_bytes=prepared.memory_bytes,
@@ -167,8 +171,17 @@ def _case(
         time_to_accuracy_s=iteration_us * 1e-6 * convergence.steps,
         extrapolated=convergence.extrapolated,
         speedup=float("nan"),
-        notes=(*prepared.notes, *notes),
+        notes=(*prepared.notes, *_unused(prepared), *notes),
     )
+
+
+def _unused(prepared: Prepared) -> Iterator[str]:
+    """A note where the experiment chose an estimator that is never asked."""
+    interconnect, control = prepared.interconnect, prepared.fabric.circuits
+    default = interconnect.scheduler.estimator if interconnect.scheduler else "window"
+    if interconnect.estimator != default and (control is None or control.interval_us is None):
+        why = "there are no circuits" if control is None else "circuits are set once, for the whole traffic"
+        yield f"estimator {interconnect.estimator!r} is not used: {why}"
 
 
 def run_experiment(

@@ -1,5 +1,56 @@
-"""Shared by every test: matplotlib draws without a display."""
+"""Shared by every test: matplotlib draws without a display, and C sources are built with sanitizers."""
 
+import functools
 import os
+import shutil
+import subprocess
+
+import pytest
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+STRICT = ["-std=c99", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
+SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+@pytest.fixture(scope="session")
+def sanitizing_compiler(tmp_path_factory):
+    """A C compiler whose sanitizers work here."""
+    name = os.environ.get("CC", "cc").split()[0]
+    if shutil.which(name) is None:
+        pytest.skip("no C compiler")
+    folder = tmp_path_factory.mktemp("probe")
+    (folder / "probe.c").write_text("int main(void) { return 0; }\n")
+    probe = [name, *SANITIZE, str(folder / "probe.c"), "-o", str(folder / "probe")]
+    if subprocess.run(probe, capture_output=True).returncode or subprocess.run([folder / "probe"]).returncode:
+        pytest.skip("no sanitizers")
+    return name
+
+
+@pytest.fixture(scope="session")
+def run_sanitized(sanitizing_compiler, tmp_path_factory):
+    """run_sanitized(sources, test, *arguments): the C test, compiled without a warning together with the
+    sources of a folder (but not with what cffi wrote there, _*.c), and run."""
+
+    @functools.cache
+    def built(sources, test):
+        programme = tmp_path_factory.mktemp("c") / test.stem
+        files = [str(path) for path in (*sorted(sources.glob("[!_]*.c")), test)]
+        command = [
+            sanitizing_compiler,
+            *STRICT,
+            *SANITIZE,
+            f"-I{sources}",
+            *files,
+            "-lm",
+            "-o",
+            str(programme),
+        ]
+        compiled = subprocess.run(command, capture_output=True, text=True)
+        assert compiled.returncode == 0, compiled.stderr
+        return programme
+
+    def run(sources, test, *arguments):
+        return subprocess.run([built(sources, test), *arguments], capture_output=True, text=True)
+
+    return run

@@ -27,7 +27,8 @@ class Graph(Topology):
         file: str = option(
             doc="a .csv with the columns from, to, gbps, latency_us (a blank gbps is the bandwidth of a "
             "GPU) and GPUs named gpu0, gpu1, ..., or a .toml with [[edge]] and [[node]] tables; "
-            "relative to the working directory"
+            "a relative name counts from the folder of the experiment file",
+            files=("",),
         )
         directed: bool = option(False, doc="every edge is one way; otherwise it is a link in each direction")
         routing: str = option(

@@ -17,7 +17,7 @@ EDGE_KEYS = ("from", "to", "gbps", "latency_us")
 NODE_KEYS = ("name", "gpu")
 _GPU = re.compile(r"gpu(\d+)")
 
-#: Where an edge stands, for messages, and its keys.
+#: Where in the file an edge or node stands, for messages, and its keys.
 Row = tuple[str, Mapping[str, Any]]
 
 
@@ -39,13 +39,15 @@ def read_graph(path: Path, *, directed: bool, default_gbps: float) -> Any:
     else:
         raise ConfigError(f"file must end in .csv or .toml, got {str(path)!r}")
     graph = nx.MultiDiGraph() if directed else nx.MultiGraph()
-    for where, row in nodes:
-        _check_keys(row, where, NODE_KEYS, required=("name",))
+    for place, row in nodes:
+        _check_keys(row, f"{path}: {place}", NODE_KEYS, required=("name",))
         graph.add_node(str(row["name"]), gpu=row.get("gpu", False))
-    for where, row in edges:
-        _check_keys(row, where, EDGE_KEYS, required=("from", "to"))
+    for place, row in edges:
+        _check_keys(row, f"{path}: {place}", EDGE_KEYS, required=("from", "to"))
         attributes = {key: row[key] for key in ("gbps", "latency_us") if key in row}
-        graph.add_edge(str(row["from"]), str(row["to"]), **{"gbps": default_gbps, **attributes})
+        graph.add_edge(
+            str(row["from"]), str(row["to"]), **{"gbps": default_gbps, "place": place, **attributes}
+        )
     if not any(gpu is not False for _, gpu in graph.nodes(data="gpu", default=False)):
         _number_by_name(graph)
     return graph
@@ -61,10 +63,12 @@ def _number_by_name(graph: Any) -> None:
 def _csv_rows(path: Path) -> Iterator[Row]:
     reader = csv.DictReader(_text(path).splitlines(), skipinitialspace=True)
     for row in reader:
-        where = f"{path} line {reader.line_num}"
+        place = f"line {reader.line_num}"
         if None in row or None in row.values():
-            raise ConfigError(f"{where} must have {len(reader.fieldnames or ())} values, as the header has")
-        yield where, {key: value.strip() for key, value in row.items() if value.strip()}
+            raise ConfigError(
+                f"{path}: {place} must have {len(reader.fieldnames or ())} values, as the header has"
+            )
+        yield place, {key: value.strip() for key, value in row.items() if value.strip()}
 
 
 def _toml_rows(path: Path) -> tuple[list[Row], list[Row]]:
@@ -73,13 +77,13 @@ def _toml_rows(path: Path) -> tuple[list[Row], list[Row]]:
     except tomllib.TOMLDecodeError as error:
         raise ConfigError(f"{path} is not TOML: {error}") from None
     _check_keys(tables, str(path), ("node", "edge"), required=("edge",))
-    return _list(tables.get("node", []), f"{path} node"), _list(tables["edge"], f"{path} edge")
+    return _list(path, "node", tables.get("node", [])), _list(path, "edge", tables["edge"])
 
 
-def _list(tables: Any, what: str) -> list[Row]:
+def _list(path: Path, key: str, tables: Any) -> list[Row]:
     if not isinstance(tables, list) or not all(isinstance(table, dict) for table in tables):
-        raise ConfigError(f"{what} must be a list of tables")
-    return [(f"{what}[{i}]", table) for i, table in enumerate(tables)]
+        raise ConfigError(f"{path}: {key} must be a list of tables")
+    return [(f"{key}[{i}]", table) for i, table in enumerate(tables)]
 
 
 def _check_keys(
@@ -97,7 +101,7 @@ def _check_keys(
 
 def _text(path: Path) -> str:
     try:
-        return path.read_text(encoding="utf-8")
+        return path.read_text(encoding="utf-8-sig")
     except OSError as error:
         raise ConfigError(f"file: cannot read {path}: {error.strerror}") from None
     except UnicodeDecodeError:

@@ -50,6 +50,14 @@ class SipOcsOptions:
 
     def __attrs_post_init__(self) -> None:
         if self.interval_us is None:
+            for field in attrs.fields(type(self)):
+                if field.name in ("reconfiguration_us", "all_dark") and (
+                    getattr(self, field.name) != field.default
+                ):
+                    raise ConfigError(
+                        f"{field.name} has no effect on circuits that are set once; leave it out, or set "
+                        "interval_us"
+                    )
             return
         if self.relay:
             raise ConfigError("relay is for circuits that are set once; leave out interval_us, or relay")

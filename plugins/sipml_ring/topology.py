@@ -22,6 +22,13 @@ def _micros(default: float, doc: str, validator: object = at_least(0)) -> float:
     return option(default, doc=doc, unit="us", converter=parse_us, validator=validator)
 
 
+#: Options that mean something with one kind of reconfiguration alone.
+_ONLY_WITH = {
+    "fixed": ("reconfiguration_us",),
+    "hwsim": ("tau_us", "tolerance_ghz", "spacing_ghz", "macro_lines"),
+}
+
+
 @attrs.frozen(kw_only=True)
 class SipRingOptions:
     #: SiP-ML, section 4.1: the 16 nearest neighbours in both directions.
@@ -62,6 +69,13 @@ class SipRingOptions:
     )
 
     def __attrs_post_init__(self) -> None:
+        other = "fixed" if self.reconfiguration == "hwsim" else "hwsim"
+        for field in attrs.fields(type(self)):
+            if field.name in _ONLY_WITH[other] and getattr(self, field.name) != field.default:
+                raise ConfigError(
+                    f"{field.name} has no effect with reconfiguration = {self.reconfiguration!r}; "
+                    f"leave it out, or set reconfiguration = {other!r}"
+                )
         if self.reconfiguration == "fixed" and self.interval_us <= self.reconfiguration_us:
             raise ConfigError(
                 f"interval_us must exceed reconfiguration_us ({format_us(self.reconfiguration_us)}), or "

@@ -40,7 +40,8 @@ def _read_npy(path: Path) -> NDArray[np.float64]:
 
 def _read_csv(path: Path) -> NDArray[np.float64]:
     rows = []
-    for number, line in enumerate(path.read_text(encoding="utf-8", errors="replace").splitlines(), start=1):
+    text = path.read_text(encoding="utf-8-sig", errors="replace")
+    for number, line in enumerate(text.splitlines(), start=1):
         if line.strip():
             rows.append([_number(cell, path, number) for cell in line.split(",")])
     if len({len(row) for row in rows}) != 1 or len(rows[0]) != len(rows):

@@ -10,6 +10,7 @@ from sipml_core.engine.kernel import critical_path_us
 from sipml_core.engine.session import check_match
 from sipml_core.model.network import Network
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
+from sipml_core.model.timeline import Timeline
 from sipml_core.units import BYTES_PER_US_PER_GBPS
 
 
@@ -32,8 +33,18 @@ class Bounds:
         return max(self.critical_path_us, self.busiest_link_us, self.busiest_gpu_us)
 
 
-def bounds(tasks: TaskGraph, network: Network) -> Bounds:
+def bounds(
+    tasks: TaskGraph, network: Network, timeline: Timeline | None = None, since_us: float = 0.0
+) -> Bounds:
     """The lower bounds of `tasks` on `network`.
+
+    Parameters
+    ----------
+    timeline
+        A run of them. Then the bounds are of what was left of it at `since_us`: what had begun counts as
+        if it had run alone since, so no other end of that run is shorter.
+    since_us
+        [us]
 
     Raises
     ------
@@ -43,39 +54,57 @@ def bounds(tasks: TaskGraph, network: Network) -> Bounds:
     check_match(tasks, network)
     capacity = network.link_gbps * BYTES_PER_US_PER_GBPS
     capacity[network.first_circuit :] = np.inf
-    computes = tasks.gpu != BARRIER
-    busy_us = np.bincount(tasks.gpu[computes], weights=tasks.duration_us[computes])
+    narrowest = np.where(network.pair_links >= 0, capacity[network.pair_links], np.inf).min(
+        axis=1, initial=np.inf
+    )[network.transfer_pair]
+    begun_us = np.zeros(tasks.nodes) if timeline is None else np.maximum(since_us - timeline.start_us, 0.0)
+    node_us = np.maximum(_node_us(tasks, network, narrowest) - begun_us, 0.0)
+    left_bytes = _left_bytes(tasks, narrowest, begun_us[tasks.compute_tasks :])
+    if timeline is not None:
+        ended = timeline.end_us <= since_us
+        node_us[ended] = 0.0
+        left_bytes[ended[tasks.compute_tasks :]] = 0.0
+    computes = np.flatnonzero(tasks.gpu != BARRIER)
+    busy_us = np.bincount(tasks.gpu[computes], weights=node_us[computes])
     with np.errstate(divide="ignore", invalid="ignore"):
-        link_us = np.nan_to_num(_link_bytes(tasks, network) / capacity, nan=0.0, posinf=np.inf)
+        link_us = np.nan_to_num(_link_bytes(left_bytes, network) / capacity, nan=0.0, posinf=np.inf)
     return Bounds(
-        critical_path_us=critical_path_us(tasks, _node_us(tasks, network, capacity)),
+        critical_path_us=critical_path_us(tasks, node_us),
         busiest_link_us=float(link_us.max(initial=0.0)),
         busiest_gpu_us=float(busy_us.max(initial=0.0)),
     )
 
 
-def lower_bound_us(tasks: TaskGraph, network: Network) -> float:
-    """The largest of the lower bounds: no run can be shorter. [us]"""
-    return bounds(tasks, network).lower_bound_us
+def lower_bound_us(
+    tasks: TaskGraph, network: Network, timeline: Timeline | None = None, since_us: float = 0.0
+) -> float:
+    """The largest of `bounds`: no run can be shorter. [us]"""
+    return bounds(tasks, network, timeline, since_us).lower_bound_us
 
 
-def _node_us(tasks: TaskGraph, network: Network, capacity: NDArray[np.float64]) -> NDArray[np.float64]:
+def _node_us(tasks: TaskGraph, network: Network, narrowest: NDArray[np.float64]) -> NDArray[np.float64]:
     """Least time of every node. [nodes] [us]"""
-    narrowest = np.where(network.pair_links >= 0, capacity[network.pair_links], np.inf).min(
-        axis=1, initial=np.inf
-    )
-    of = network.transfer_pair
     sends = tasks.size_bytes > 0
-    transfer_us = tasks.hops * network.pair_latency_us[of]
+    transfer_us = tasks.hops * network.pair_latency_us[network.transfer_pair]
     with np.errstate(divide="ignore"):
-        transfer_us[sends] += tasks.size_bytes[sends] / narrowest[of][sends]
+        transfer_us[sends] += tasks.size_bytes[sends] / narrowest[sends]
     task_us = np.where(tasks.gpu == BARRIER, 0.0, tasks.duration_us)
     return np.concatenate([task_us, transfer_us])
 
 
-def _link_bytes(tasks: TaskGraph, network: Network) -> NDArray[np.float64]:
-    """Bytes that the whole job sends over each link."""
-    pair_bytes = np.bincount(network.transfer_pair, weights=tasks.size_bytes, minlength=len(network.pair_src))
+def _left_bytes(
+    tasks: TaskGraph, narrowest: NDArray[np.float64], begun_us: NDArray[np.float64]
+) -> NDArray[np.float64]:
+    """Bytes that each transfer cannot have sent in the time since it began. [transfers] [bytes]"""
+    left_bytes = tasks.size_bytes.copy()
+    begun = begun_us > 0
+    left_bytes[begun] = np.maximum(left_bytes[begun] - narrowest[begun] * begun_us[begun], 0.0)
+    return left_bytes
+
+
+def _link_bytes(transfer_bytes: NDArray[np.float64], network: Network) -> NDArray[np.float64]:
+    """Bytes that the transfers send over each link."""
+    pair_bytes = np.bincount(network.transfer_pair, weights=transfer_bytes, minlength=len(network.pair_src))
     total = np.zeros(len(network.link_gbps))
     for column in network.pair_links.T:
         used = column >= 0

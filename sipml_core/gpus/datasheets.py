@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from types import MappingProxyType
+from typing import Any
 
 import attrs
 
@@ -26,24 +27,54 @@ from sipml_core.gpus.roofline import (
 _SINCE_AMPERE = MappingProxyType({"conv": 0.38})
 
 
+@attrs.frozen(kw_only=True)
+class _Sheet:
+    """What a datasheet says. Peaks are in TFLOP/s."""
+
+    memory: str
+    gbytes_per_s: float
+    fp32: float
+    tf32: float
+    mixed: float
+
+
+# fmt: off
+_V100 = _Sheet(memory= "32 GB", gbytes_per_s= 900.0, fp32=15.7, tf32= 15.7, mixed=125.0)  # HBM2
+_A100 = _Sheet(memory= "80 GB", gbytes_per_s=2039.0, fp32=19.5, tf32=156.0, mixed=312.0)  # HBM2e
+_H100 = _Sheet(memory= "80 GB", gbytes_per_s=3350.0, fp32=67.0, tf32=494.5, mixed=989.0)  # HBM3
+_H200 = _Sheet(memory="141 GB", gbytes_per_s=4800.0, fp32=67.0, tf32=494.5, mixed=989.0)  # HBM3e
+# fmt: on
+
+
+def _options(
+    sheet: _Sheet,
+    tf32: str = "TF32 peak of the tensor cores",
+    mixed: str = "BF16 peak of the tensor cores",
+) -> type[Any]:
+    """The options of a GPU, by default as its datasheet says; `tf32` and `mixed` describe those peaks."""
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        memory: float = memory_option(sheet.memory)
+        bandwidth_gbytes_per_s: float = bandwidth_option(sheet.gbytes_per_s)
+        fp32_tflops: float = tflops_option(sheet.fp32, "FP32 peak")
+        tf32_tflops: float = tflops_option(sheet.tf32, tf32)
+        mixed_tflops: float = tflops_option(sheet.mixed, mixed)
+        compute_efficiency: Mapping[str, float] = compute_efficiency_option()
+        bandwidth_efficiency: Mapping[str, float] = bandwidth_efficiency_option()
+        ramp_us: float = ramp_option(3.0)
+
+    return Options
+
+
 class V100(Roofline):
     """V100 SXM2, 32 GB: the paper's GPU. It has no TF32: such a job runs on the FP32 lanes."""
 
     name = "v100"
     summary = "NVIDIA V100 SXM2 32 GB, 125 TFLOP/s mixed, 900 GB/s"
-
-    @attrs.frozen(kw_only=True)
-    class Options:
-        """15.7 TFLOP/s FP32, 125 TFLOP/s FP16 on tensor cores, 900 GB/s HBM2."""
-
-        memory: float = memory_option("32 GB")
-        bandwidth_gbytes_per_s: float = bandwidth_option(900.0)
-        fp32_tflops: float = tflops_option(15.7, "FP32 peak")
-        tf32_tflops: float = tflops_option(15.7, "peak in TF32, which the V100 runs as FP32")
-        mixed_tflops: float = tflops_option(125.0, "FP16 peak of the tensor cores")
-        compute_efficiency: Mapping[str, float] = compute_efficiency_option()
-        bandwidth_efficiency: Mapping[str, float] = bandwidth_efficiency_option()
-        ramp_us: float = ramp_option(3.0)
+    Options = _options(
+        _V100, tf32="peak in TF32, which the V100 runs as FP32", mixed="FP16 peak of the tensor cores"
+    )
 
 
 class A100(Roofline):
@@ -52,19 +83,7 @@ class A100(Roofline):
     name = "a100"
     summary = "NVIDIA A100 SXM 80 GB, 312 TFLOP/s mixed, 2039 GB/s"
     compute = _SINCE_AMPERE
-
-    @attrs.frozen(kw_only=True)
-    class Options:
-        """19.5 TFLOP/s FP32, 156 TF32, 312 BF16, 2039 GB/s HBM2e."""
-
-        memory: float = memory_option("80 GB")
-        bandwidth_gbytes_per_s: float = bandwidth_option(2039.0)
-        fp32_tflops: float = tflops_option(19.5, "FP32 peak")
-        tf32_tflops: float = tflops_option(156.0, "TF32 peak of the tensor cores")
-        mixed_tflops: float = tflops_option(312.0, "BF16 peak of the tensor cores")
-        compute_efficiency: Mapping[str, float] = compute_efficiency_option()
-        bandwidth_efficiency: Mapping[str, float] = bandwidth_efficiency_option()
-        ramp_us: float = ramp_option(3.0)
+    Options = _options(_A100)
 
 
 class H100(Roofline):
@@ -73,19 +92,7 @@ class H100(Roofline):
     name = "h100"
     summary = "NVIDIA H100 SXM 80 GB, 989 TFLOP/s mixed, 3350 GB/s (not calibrated)"
     compute = _SINCE_AMPERE
-
-    @attrs.frozen(kw_only=True)
-    class Options:
-        """67 TFLOP/s FP32, 494.5 TF32, 989 BF16, 3350 GB/s HBM3."""
-
-        memory: float = memory_option("80 GB")
-        bandwidth_gbytes_per_s: float = bandwidth_option(3350.0)
-        fp32_tflops: float = tflops_option(67.0, "FP32 peak")
-        tf32_tflops: float = tflops_option(494.5, "TF32 peak of the tensor cores")
-        mixed_tflops: float = tflops_option(989.0, "BF16 peak of the tensor cores")
-        compute_efficiency: Mapping[str, float] = compute_efficiency_option()
-        bandwidth_efficiency: Mapping[str, float] = bandwidth_efficiency_option()
-        ramp_us: float = ramp_option(3.0)
+    Options = _options(_H100)
 
 
 class H200(Roofline):
@@ -94,16 +101,4 @@ class H200(Roofline):
     name = "h200"
     summary = "NVIDIA H200 SXM 141 GB, 989 TFLOP/s mixed, 4800 GB/s (not calibrated)"
     compute = _SINCE_AMPERE
-
-    @attrs.frozen(kw_only=True)
-    class Options:
-        """67 TFLOP/s FP32, 494.5 TF32, 989 BF16, 4800 GB/s HBM3e."""
-
-        memory: float = memory_option("141 GB")
-        bandwidth_gbytes_per_s: float = bandwidth_option(4800.0)
-        fp32_tflops: float = tflops_option(67.0, "FP32 peak")
-        tf32_tflops: float = tflops_option(494.5, "TF32 peak of the tensor cores")
-        mixed_tflops: float = tflops_option(989.0, "BF16 peak of the tensor cores")
-        compute_efficiency: Mapping[str, float] = compute_efficiency_option()
-        bandwidth_efficiency: Mapping[str, float] = bandwidth_efficiency_option()
-        ramp_us: float = ramp_option(3.0)
+    Options = _options(_H200)

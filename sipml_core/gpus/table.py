@@ -34,7 +34,11 @@ class TableGpu(GpuModel):
     class Options:
         """Where the measurements are."""
 
-        file: str = option(doc="CSV file with columns op, batch, time_us; one row for each measurement")
+        file: str = option(
+            doc="CSV file with columns op, batch, time_us, one row for each measurement; a relative name "
+            "counts from the folder of the experiment file",
+            files=("",),
+        )
         memory: float = option(
             "32 GB", doc="device memory", unit="bytes", validator=positive, converter=parse_bytes
         )

@@ -96,7 +96,8 @@ class Fabric:
     ) -> Fabric:
         """A fabric from a NetworkX graph of any of its four kinds.
 
-        Every edge needs `gbps` and may have `latency_us` (numbers, or text with a unit). An
+        Every edge needs `gbps` and may have `latency_us` (numbers, or text with a unit) and `place`
+        (where it was read, such as "line 3": messages about the edge begin with it). An
         undirected edge is two links, one each way, both of that capacity; parallel edges are links
         of their own. Nodes with the attribute ``gpu=True`` are GPUs, numbered in the order of
         ``graph.nodes``; or give each its number, ``gpu=0``, ``gpu=1``, ... Every other node is a

@@ -100,8 +100,9 @@ def _links(graph: Any, position: dict[Hashable, int]) -> Iterator[_Link]:
 
     def link(tail: Hashable, head: Hashable, attributes: dict[str, Any]) -> _Link:
         name = f"{tail}->{head}"
+        place = f"{attributes['place']}: " if "place" in attributes else ""
         if tail == head:
-            raise ConfigError(f"edge {name} joins a node to itself")
+            raise ConfigError(f"{place}edge {name} joins a node to itself")
         seen[name] = seen.get(name, 0) + 1
         if seen[name] > 1:
             name = f"{name}#{seen[name]}"
@@ -114,7 +115,7 @@ def _links(graph: Any, position: dict[Hashable, int]) -> Iterator[_Link]:
                 latency_us=_quantity({"latency_us": 0.0, **attributes}, "latency_us", parse_us),
             )
         except ConfigError as error:
-            raise ConfigError(f"edge {name}: {error}") from None
+            raise ConfigError(f"{place}edge {name}: {error}") from None
 
     for tail, head, attributes in graph.edges(data=True):
         yield link(tail, head, attributes)

@@ -23,14 +23,14 @@ class CaseResult:
     dp: int = _column("data-parallel degree: replicas")
     global_batch: int = _column("samples in one iteration, all replicas together")
     scheduler: str = _column("circuit scheduler, empty on packet networks")
-    collective: str = _column("all-reduce used for gradients")
+    all_reduce: str = _column("algorithm that synchronises gradients: ring or two-tier")
     iteration_us: float = _column("time of one training iteration", "us")
     compute_us: float = _column("of it, a GPU computes: mean over GPUs", "us")
     exposed_us: float = _column("of it, a GPU only communicates: mean over GPUs", "us")
     dark_us: float = _column("of it, a GPU only waits for dark circuits: mean over GPUs", "us")
     idle_us: float = _column("the rest: mean over GPUs", "us")
     lower_bound_us: float = _column(
-        "no network of this bandwidth can be faster (mean over iterations): busiest port, GPU or path", "us"
+        "no network of this bandwidth can end this iteration sooner: busiest port, GPU or path", "us"
     )
     network_bytes: float = _column("bytes sent by all GPUs in one iteration", "bytes")
     gradient_bytes: float = _column("of them, for gradient synchronisation", "bytes")

@@ -8,6 +8,7 @@ import attrs
 from rich.table import Table
 
 from sipml_core.errors import ConfigError, unknown
+from sipml_core.interfaces import Offer, Workload
 from sipml_core.plugins import Entry, Registry
 
 
@@ -52,7 +53,15 @@ def offer_page(registry: Registry, name: str) -> Table:
 
 
 def _title(entry: Entry) -> str:
-    return f"{entry.role} {entry.offer.name}: {entry.offer.summary}\nfrom {entry.source}"
+    lines = [f"{entry.role} {entry.offer.name}: {entry.offer.summary}", f"from {entry.source}"]
+    return "\n".join(line for line in (*lines, default_batch(entry.offer)) if line)
+
+
+def default_batch(offer: type[Offer]) -> str:
+    """Of a workload: the global batch where the experiment names none; of other offers nothing."""
+    if not issubclass(offer, Workload):
+        return ""
+    return f"global batch where [strategy] names none: {offer.default_global_batch} samples"
 
 
 def option_rows(options: type[Any]) -> list[dict[str, str]]:

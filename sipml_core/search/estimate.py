@@ -31,7 +31,7 @@ class Estimate:
     """What a candidate is expected to take on one interconnect."""
 
     iteration_us: float
-    collective: str
+    all_reduce: str
     memory_bytes: float
 
 
@@ -54,7 +54,7 @@ def _of_draft(draft: Draft, queue: str) -> Estimate:
     network = _share(draft, tasks)
     return Estimate(
         iteration_us=simulate(tasks, network, queue=queue).total_us,
-        collective=draft.collective,
+        all_reduce=draft.collective,
         memory_bytes=draft.memory_bytes,
     )
 

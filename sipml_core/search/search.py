@@ -235,7 +235,7 @@ class _Report:
             steps_to_accuracy=convergence.steps,
             estimate_s=None if estimate_us is None else estimate_us * 1e-6 * convergence.steps,
             time_to_accuracy_s=self._simulated_s(question),
-            collective=simulated.get("collective") or guessed.get("collective") or "",
+            all_reduce=simulated.get("all_reduce") or guessed.get("all_reduce") or "",
             memory_bytes=memory_bytes,
             extrapolated=convergence.extrapolated,
             tight_memory=bool(memory_bytes and memory_bytes > TIGHT_MEMORY * experiment.gpu.memory_bytes),

@@ -5,7 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import get_context
+from multiprocessing import active_children, get_context
+from multiprocessing.process import BaseProcess
 from typing import Any
 
 import attrs
@@ -13,6 +14,7 @@ import attrs
 from sipml_core.candidates import Candidate, search_candidates
 from sipml_core.config import Experiment, read_experiment
 from sipml_core.errors import InfeasibleError, SipmlError, StalledError, TooSlowError
+from sipml_core.interrupts import interrupts_blocked
 from sipml_core.plugins import load
 from sipml_core.prepare import Workbench
 from sipml_core.runner import Clock, simulate_candidate
@@ -84,19 +86,23 @@ Received = Callable[[Unit, list[Answer]], None]
 class Staff:
     """One desk in this process, or one in each of several others.
 
-    A context manager: leaving it ends the processes.
+    A context manager: leaving it ends the processes, on an error or an interrupt at once.
     """
 
     def __init__(self, experiments: Sequence[Experiment], jobs: int) -> None:
         self.desk = Desk(experiments)
         self._jobs = jobs
         self._pool: ProcessPoolExecutor | None = None
+        self._workers: list[BaseProcess] = []
 
     def __enter__(self) -> Staff:
         return self
 
-    def __exit__(self, *_: object) -> None:
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         if self._pool is not None:
+            if kind is not None:
+                for worker in self._workers:
+                    worker.terminate()
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def ask(self, units: Sequence[Unit], received: Received) -> None:
@@ -125,7 +131,10 @@ class Staff:
             self._pool = ProcessPoolExecutor(
                 self._jobs, mp_context=get_context("spawn"), initializer=_open_desk, initargs=(tables,)
             )
-        pending = {self._pool.submit(_answers_here, unit): unit for unit in units}
+        others = active_children()
+        with interrupts_blocked():
+            pending = {self._pool.submit(_answers_here, unit): unit for unit in units}
+        self._workers += [child for child in active_children() if child not in others]
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
             for future in done:

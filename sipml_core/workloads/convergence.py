@@ -100,7 +100,9 @@ def curve_option(default: str) -> Any:
     return option(
         default,
         doc="steps to accuracy: 'paper' (through the paper's anchor), a measured model "
-        f"({', '.join(MEASURED)}), or a CSV file with columns global_batch, steps",
+        f"({', '.join(MEASURED)}), or a CSV file with columns global_batch, steps; a relative name counts "
+        "from the folder of the experiment file",
+        files=(".csv",),
     )
 
 

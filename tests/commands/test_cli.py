@@ -3,6 +3,8 @@
 import io
 import json
 import os
+import re
+import shlex
 import subprocess
 import sys
 import tomllib
@@ -123,6 +125,51 @@ def test_files_that_are_missing_or_not_toml_are_refused(tmp_path):
     assert "is not TOML" in refused("run", tmp_path / "bad.toml")
 
 
+RACK = "from,to\ngpu0,leaf\ngpu1,leaf\n"
+
+
+@pytest.fixture
+def rack(file, monkeypatch):
+    """An experiment on a rack.csv beside it, seen from another working directory."""
+    folder, elsewhere = file.parent / "mine", file.parent / "elsewhere"
+    folder.mkdir()
+    elsewhere.mkdir()
+    monkeypatch.chdir(elsewhere)
+    text = GOOD.replace('"elect-flat"', '"graph"\nfile = "rack.csv"').replace("gpus = 8", "gpus = 2")
+    (folder / "rack.toml").write_text(text.replace("mp = 2, dp = 4", "mp = 2, dp = 1"))
+    return folder / "rack.toml"
+
+
+def test_files_count_from_the_folder_of_the_experiment(rack, tmp_path):
+    """Wherever the command runs; and what it writes repeats the run from any other folder."""
+    (rack.parent / "rack.csv").write_text(RACK)
+    assert call("validate", rack).exit_code == 0
+    assert call("validate", Path("..") / "mine" / "rack.toml").exit_code == 0
+    assert call("run", rack, "--out", tmp_path / "out").exit_code == 0
+    assert call("validate", tmp_path / "out" / "experiment.toml").exit_code == 0
+
+
+def test_files_in_set_count_from_the_working_directory(rack):
+    Path("here.csv").write_text(RACK)
+    assert call("validate", rack, "--set", "topology.file=here.csv").exit_code == 0
+    line = refused("validate", rack, "--set", "topology.file=none.csv")
+    assert f"topology.file: there is no file {Path('none.csv').absolute()}; relative names" in line
+
+
+def test_a_missing_file_is_named_in_full_and_the_rule_said(rack):
+    line = refused("run", rack)
+    assert f"{rack}: topology.file: there is no file {rack.parent / 'rack.csv'}; relative names" in line
+    assert "count from the folder of the experiment file, in --set from the working directory" in line
+
+
+def test_a_byte_order_mark_is_no_part_of_a_file(file, tmp_path):
+    file.write_text("\ufeff" + GOOD, encoding="utf-8")
+    assert call("validate", file).exit_code == 0
+    (tmp_path / "tm.csv").write_text("\ufeff0,5\n5,0\n", encoding="utf-8")
+    planned = call("circuits", "--topology", "sip-ocs", "--matrix", tmp_path / "tm.csv", "--out", tmp_path)
+    assert planned.exit_code == 0, planned.stderr
+
+
 def test_an_output_folder_that_cannot_be_made_is_refused_before_the_run(file, tmp_path):
     """A file stands where the folder should be."""
     (tmp_path / "taken").write_text("")
@@ -180,8 +227,26 @@ def test_plugins_lists_everything_and_explains_one():
 def test_help_teaches_and_version_is_the_packages():
     from sipml_core import __version__
 
-    assert "run examples/quickstart.toml" in call("--help").stdout
+    assert "Start here" in call("--help").stdout
     assert __version__ in call("--version").stdout
+
+
+def test_what_help_shows_works_in_an_empty_folder(tmp_path, monkeypatch):
+    """In order, for somebody who has nothing but the installed package."""
+    monkeypatch.chdir(tmp_path)
+    shown = re.findall(r"^ +python -m sipml_core (.*?)(?:  .*)?$", call("--help").stdout, re.MULTILINE)
+    assert len(shown) == 6
+    for line in shown:
+        result = call(*shlex.split(line))
+        assert result.exit_code == 0, (line, result.stderr)
+
+
+def test_new_experiment_never_replaces_a_file(tmp_path):
+    result = call("new-experiment", tmp_path / "mine.toml")
+    assert result.exit_code == 0
+    assert f"next: python -m sipml_core run {tmp_path / 'mine.toml'}" in result.stdout
+    assert "already exists; choose another name" in refused("new-experiment", tmp_path / "mine.toml")
+    assert "cannot write" in refused("new-experiment", tmp_path / "no" / "mine.toml")
 
 
 def test_the_module_runs_and_starts_without_numpy():

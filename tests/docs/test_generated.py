@@ -1,9 +1,12 @@
 """Generated pages follow the code, and no hook goes without a page or a test."""
 
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
+
+from sipml_core.report.offers import offer_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -30,3 +33,18 @@ def test_every_hook_is_tested(hook):
     """Some test file speaks of it by name."""
     tests = [path for path in (ROOT / "tests").rglob("test_*.py") if path != Path(__file__)]
     assert any(hook in path.read_text(encoding="utf-8") for path in tests)
+
+
+@pytest.mark.parametrize("name", ["resnet50", "transformer", "gpt", "megatron"])
+def test_default_batches_stand_where_users_look(name):
+    """In the table of the workloads, in the reference, and in what `plugins NAME` prints."""
+    registry = generate.bundled()
+    batch = registry.find("workload", name).default_global_batch
+    (row,) = re.findall(
+        rf"^\| `{name}` \| .* \| (\d+) \|$", (ROOT / "docs" / "workloads.md").read_text(), re.M
+    )
+    assert int(row) == batch
+    line = f"lobal batch where [strategy] names none: {batch} samples"
+    page = (ROOT / "docs" / "configuration.md").read_text()
+    assert f"G{line}." in page.split(f"### workload `{name}`")[1].split("###")[0]
+    assert f"g{line}" in str(offer_page(registry, name).title)

@@ -17,26 +17,15 @@ def _make(target: str, out: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def _has_sanitizers(folder: Path) -> bool:
-    source = folder / "probe.c"
-    source.write_text("int main(void) { return 0; }\n")
-    built = subprocess.run(
-        [str(COMPILER), "-fsanitize=address,undefined", str(source), "-o", str(folder / "probe")],
-        capture_output=True,
-    )
-    return built.returncode == 0 and subprocess.run([str(folder / "probe")]).returncode == 0
-
-
 needs_make = pytest.mark.skipif(
     COMPILER is None or shutil.which("make") is None, reason="no compiler or make"
 )
 
 
 @needs_make
+@pytest.mark.usefixtures("sanitizing_compiler")
 def test_laws_hold_under_sanitizers(tmp_path):
     """The bank neither breaks its contract nor touches memory that is not its own."""
-    if not _has_sanitizers(tmp_path):
-        pytest.skip("the compiler has no sanitizers")
     done = _make("run", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
     assert "all laws hold" in done.stdout

@@ -1,11 +1,14 @@
 """The time of a retune comes out of the emulation."""
 
+import re
+
 import numpy as np
 import pytest
 
 from hwsim import (
     HwsimError,
     LinkTiming,
+    RetuneBench,
     State,
     hop_between_ghz,
     retune,
@@ -107,6 +110,41 @@ def test_a_calibration_error_needs_the_lock_loop():
     assert retune_time_us(800.0, calibration_error=0.02, control="pi-lock") > retune_time_us(800.0)
 
 
+@pytest.mark.parametrize("hop_ghz", [800.0, -800.0, 200.0, -1600.0, 25.0])
+@pytest.mark.parametrize("error", [5.0, -0.97])
+def test_the_calibration_errors_that_a_refusal_names_are_removed(hop_ghz, error):
+    """Both ends of the range; and the lock loop is not praised for what it cannot do."""
+    with pytest.raises(HwsimError) as refusal:
+        retune_time_us(hop_ghz, calibration_error=error, control="pi-lock")
+    assert "such an error" not in str(refusal.value)
+    least, most = re.search(r"'pi-lock' removes errors from (\S+) to (\S+)$", str(refusal.value)).groups()
+    for end in (float(least), float(most)):
+        assert retune_time_us(hop_ghz, calibration_error=end, control="pi-lock") > 0
+
+
+def test_what_the_lock_loop_sees_sets_the_errors_it_removes():
+    """It sees 1 % of the drop: at half the width, 11.45 GHz, times sqrt(99), 113.9 GHz off. An error e leaves
+    e / (1 + e) of the shift of 1000 GHz: from -113.9 / 1113.9 = -0.1023 to 113.9 / 886.1 = 0.1285."""
+    for control in ("open-loop", "pi-lock"):
+        with pytest.raises(HwsimError, match=r"'pi-lock' removes errors from -0\.102 to 0\.128$"):
+            retune_time_us(800.0, calibration_error=0.5, control=control)
+
+
+@pytest.mark.parametrize("bench", [{}, {"tau_us": 1000.0}, {"timing": LinkTiming(lock_us=1e6)}])
+@pytest.mark.parametrize("control", ["open-loop", "over-drive", "pi-lock"])
+def test_the_steps_that_a_refusal_names_are_taken(bench, control):
+    """Both ends of the range, by every law; a little beyond is refused with the same range."""
+    with pytest.raises(HwsimError) as refusal:
+        retune_time_us(200.0, step_us=1e12, **bench)
+    found = re.search(r"step_us must be from (\S+) to (\S+) for", str(refusal.value))
+    least, most = map(float, found.groups())
+    retune_time_us(200.0, control=control, step_us=most, **bench)
+    RetuneBench(control=control, step_us=least, **bench)
+    for beyond in (least / 1.001, most * 1.001):
+        with pytest.raises(HwsimError, match=re.escape(found.group())):
+            RetuneBench(step_us=beyond, **bench)
+
+
 def test_hops_between_lines_are_signed():
     """From line 0 to line 3 of 200 GHz the frequency rises by 600 GHz, so that heat falls: -600."""
     assert hop_between_ghz([0, 3, 5], [3, 0, 5]) == pytest.approx([-600.0, 600.0, 0.0])
@@ -138,7 +176,8 @@ def test_trace_shows_the_way():
         ({"hop_ghz": 200.0, "tolerance_ghz": -1.0}, "RetuneBench.tolerance_ghz must be finite and above 0"),
         ({"hop_ghz": 200.0, "control": "pi_lock"}, "did you mean 'pi-lock'"),
         ({"hop_ghz": 200.0, "step_us": np.inf}, "RetuneBench.step_us must be finite"),
-        ({"hop_ghz": 200.0, "step_us": 1e-9}, "RetuneBench.step_us must be at least"),
+        ({"hop_ghz": 200.0, "step_us": 1e-9}, "RetuneBench.step_us must be from 0.00247 to"),
+        ({"hop_ghz": 200.0, "calibration_error": 1e9}, "RetuneBench.calibration_error must be .* at most 1e"),
         ({"hop_ghz": 200.0, "tau_us": [4.0, 5.0]}, "RetuneBench.tau_us must be one number"),
         ({"hop_ghz": "far"}, "hop_ghz must be a number, got 'far'"),
     ],

@@ -191,9 +191,9 @@ def test_a_tied_embedding_is_synchronised_among_its_holders():
     assert prepared.traffic.gradients <= at_most * 1.05
 
 
-@pytest.mark.xfail(strict=True, reason="the bound is a mean over iterations, the time that of the last one")
 def test_the_lower_bound_is_one_of_the_iteration_it_stands_beside():
-    """With jitter iterations differ: seeds 0 to 7, three iterations each."""
+    """With jitter iterations differ: seeds 0 to 7, three iterations each. And it is no empty one: a GPU's
+    computation, which most of these iterations consist of, counts in full."""
     for seed in range(8):
         experiment = small_gpt(4, 1, jitter=0.3, iterations=3)
         experiment = type(experiment)(
@@ -201,3 +201,4 @@ def test_the_lower_bound_is_one_of_the_iteration_it_stands_beside():
         )
         for case in run_experiment(experiment).cases:
             assert case.iteration_us >= case.lower_bound_us * (1 - 1e-9)
+            assert case.lower_bound_us >= case.compute_us * (1 - 1e-9)

@@ -9,11 +9,13 @@ import sys
 import attrs
 import pytest
 
-from sipml_core.config import read_experiment
+from sipml_core.config import StrategyTable, read_experiment
 from sipml_core.errors import InfeasibleError, LimitError
+from sipml_core.model.results import CaseResult
 from sipml_core.plugins import load
 from sipml_core.report.files import write_result
 from sipml_core.runner import check_experiment, run_experiment
+from sipml_core.search.result import SearchRow
 
 REGISTRY = load()
 INTERCONNECTS = ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"]
@@ -192,3 +194,33 @@ def test_the_last_of_several_iterations_is_reported():
     four = run(tables(topologies=["elect-flat"], iterations=4)).cases[0]
     assert three.iteration_us == pytest.approx(four.iteration_us, rel=1e-6)
     assert attrs.evolve(three, iteration_us=0).network_bytes == four.network_bytes
+
+
+def test_one_name_stands_for_one_thing():
+    """`collective` is how an all-reduce is simulated, an option; which one it is, is a column of results."""
+    options = {field.name for field in attrs.fields(StrategyTable)}
+    assert "collective" in options
+    assert "all_reduce" not in options
+    for model in (CaseResult, SearchRow):
+        columns = {field.name for field in attrs.fields(model)}
+        assert "all_reduce" in columns
+        assert "collective" not in columns
+
+
+@pytest.mark.parametrize(
+    ("topology", "why"),
+    [
+        ({"name": "sip-ocs", "switches": 8, "estimator": "oracle"}, "circuits are set once"),
+        ({"name": "elect-flat", "estimator": "backlog"}, "there are no circuits"),
+        ({"name": "sip-ring", "estimator": "oracle"}, ""),
+        ({"name": "sip-ocs", "switches": 8}, ""),
+        ({"name": "sip-ocs", "switches": 8, "estimator": "window"}, ""),
+    ],
+)
+def test_an_estimator_that_is_never_asked_is_noted(topology, why):
+    """Where the experiment chose another than would be taken anyway."""
+    (case,) = run(tables(topologies=[topology])).cases
+    noted = [note for note in case.notes if note.startswith("estimator")]
+    asked = topology.get("estimator")
+    expected = [f"estimator {asked!r} is not used: {why}"] if why else []
+    assert [note.removesuffix(", for the whole traffic") for note in noted] == expected

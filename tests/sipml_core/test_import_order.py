@@ -11,7 +11,7 @@ ROOT = Path(sipml_core.__file__).parent
 
 #: Rooms from the ground up; those on one line may not import each other's later members.
 FLOORS = [
-    ["errors"],
+    ["errors", "interrupts"],
     ["units", "checks", "csvtable"],
     ["options"],
     ["model"],
@@ -23,7 +23,7 @@ FLOORS = [
     ["circuits"],
     ["hookspecs"],
     ["builtin", "plugins"],
-    ["structure", "overrides", "scaffold"],
+    ["structure", "overrides", "located", "scaffold"],
     ["config"],
     ["prepare", "candidates"],
     ["runner", "planning"],

@@ -4,16 +4,47 @@ import os
 import subprocess
 import sys
 import tomllib
+from pathlib import Path
 
 import pytest
 
+from sipml_core.config import read_experiment
 from sipml_core.errors import ConfigError
-from sipml_core.scaffold import write_plugin
+from sipml_core.plugins import load
+from sipml_core.scaffold import write_experiment, write_plugin
+
+REGISTRY = load()
+
+
+def test_a_new_experiment_is_the_quickstart(tmp_path, monkeypatch):
+    """To the byte, where it is written to the same place."""
+    monkeypatch.chdir(tmp_path)
+    Path("examples").mkdir()
+    write_experiment(Path("examples/quickstart.toml"))
+    quickstart = Path(__file__).parents[2] / "examples" / "quickstart.toml"
+    assert Path("examples/quickstart.toml").read_text() == quickstart.read_text()
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("mine.toml", "mine"),
+        ("a b.toml", "a b"),
+        ("v1.2.toml", "v1.2"),
+        ("50%.toml", "50-"),
+        (".toml", "toml"),
+    ],
+)
+def test_the_title_of_a_new_experiment_is_its_name(tmp_path, name, title):
+    """Without the characters that no title may have."""
+    write_experiment(tmp_path / name)
+    tables = tomllib.loads((tmp_path / name).read_text())
+    assert read_experiment(tables, REGISTRY).title == title
 
 
 def test_a_new_plugin_passes_its_own_tests(tmp_path):
     folder = tmp_path / "sipml-fat-tree"
-    write_plugin("fat-tree", folder)
+    write_plugin("fat-tree", folder, REGISTRY)
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=folder,
@@ -27,7 +58,7 @@ def test_a_new_plugin_passes_its_own_tests(tmp_path):
 
 def test_it_is_registered_as_any_plugin_is(tmp_path):
     """The entry point is named as the topology is, and leads to the module that was written."""
-    files = write_plugin("fat-tree", tmp_path / "new")
+    files = write_plugin("fat-tree", tmp_path / "new", REGISTRY)
     project = tomllib.loads((tmp_path / "new" / "pyproject.toml").read_text())["project"]
     assert project["entry-points"]["sipml"] == {"fat-tree": "sipml_fat_tree"}
     assert tmp_path / "new" / "sipml_fat_tree.py" in files
@@ -39,16 +70,31 @@ def test_it_is_registered_as_any_plugin_is(tmp_path):
 )
 def test_a_name_that_would_make_no_package_is_refused(tmp_path, name):
     with pytest.raises(ConfigError, match="name must be lower-case words joined by hyphens"):
-        write_plugin(name, tmp_path / "new")
+        write_plugin(name, tmp_path / "new", REGISTRY)
     assert not (tmp_path / "new").exists()
 
 
 def test_an_existing_folder_is_refused(tmp_path):
     with pytest.raises(ConfigError, match="already exists; choose another folder"):
-        write_plugin("fat-tree", tmp_path)
+        write_plugin("fat-tree", tmp_path, REGISTRY)
 
 
-def test_a_module_that_is_installed_is_refused(tmp_path):
-    """`sipml-core` would shadow sipml itself."""
-    with pytest.raises(ConfigError, match="module 'sipml_core' is already installed"):
-        write_plugin("core", tmp_path / "new")
+def test_a_module_that_is_installed_is_refused(tmp_path, monkeypatch):
+    """`sipml-testing` if somebody has a package sipml_testing."""
+    (tmp_path / "sipml_testing.py").touch()
+    monkeypatch.syspath_prepend(tmp_path)
+    with pytest.raises(ConfigError, match="module 'sipml_testing' is already installed"):
+        write_plugin("testing", tmp_path / "new", REGISTRY)
+
+
+@pytest.mark.parametrize(
+    ("name", "what"),
+    [("sip-ring", "topology"), ("elect-flat", "topology"), ("graph", "topology"), ("core", "plugin")],
+)
+def test_a_name_that_is_installed_is_refused(tmp_path, name, what):
+    """Topologies, whatever their module is called, and plugins."""
+    with pytest.raises(
+        ConfigError, match=f"^{what} '{name}' is already installed, by plugin '{name}' .sipml"
+    ):
+        write_plugin(name, tmp_path / "new", REGISTRY)
+    assert not (tmp_path / "new").exists()

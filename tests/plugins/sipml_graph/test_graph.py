@@ -28,9 +28,18 @@ gpu = 1
 """
 
 
+CSV_AS_TOML = """\
+edge = [
+  { from = "gpu0", to = "leaf", gbps = 400 },
+  { from = "gpu1", to = "leaf" },
+  { from = "gpu2", to = "leaf", gbps = 100 },
+]
+"""
+
+
 def fabric(tmp_path, text, name="net.csv", gpus=3, gbps=200.0, **options):
     path = tmp_path / name
-    path.write_text(text)
+    path.write_text(text, encoding="utf-8")
     return Graph(Graph.Options(file=str(path), **options)).build(Cluster(gpus=gpus, bandwidth_gbps=gbps))
 
 
@@ -70,18 +79,37 @@ def test_directed_edges_are_one_way(tmp_path):
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
-        ("from,to,gbit\ngpu0,gpu1,3\n", "net.csv", r"net.csv line 2: 'gbit' is not a known key"),
-        ("from,to,gbps\ngpu0,gpu1\n", "net.csv", "net.csv line 2 must have 3 values"),
-        ("from,to,gbps\ngpu0,,3\n", "net.csv", "net.csv line 2: 'to' is required"),
-        ("from,to,gbps\ngpu0,gpu1,0\n", "net.csv", r"net.csv: edge gpu0->gpu1: gbps must be positive"),
+        ("from,to,gbit\ngpu0,gpu1,3\n", "net.csv", r"net.csv: line 2: 'gbit' is not a known key"),
+        ("from,to,gbps\ngpu0,gpu1\n", "net.csv", "net.csv: line 2 must have 3 values"),
+        ("from,to,gbps\ngpu0,,3\n", "net.csv", "net.csv: line 2: 'to' is required"),
+        (
+            "from,to,gbps\ngpu0,gpu1,0\n",
+            "net.csv",
+            r"net.csv: line 2: edge gpu0->gpu1: gbps must be positive",
+        ),
+        (
+            "from,to\n\ngpu0,s\ngpu1,gpu1\n",
+            "net.csv",
+            r"net.csv: line 4: edge gpu1->gpu1 joins a node to itself",
+        ),
+        (
+            "from,to,gbps\ngpu0,s,quick\n",
+            "net.csv",
+            r"net.csv: line 2: edge gpu0->s: gbps must be a bandwidth",
+        ),
+        (
+            "edge = [{ from = 'gpu0', to = 's' }, { from = 'gpu1', to = 's', latency_us = -1 }]",
+            "net.toml",
+            r"net.toml: edge\[1\]: edge s->gpu1: latency_us must be at least 0",
+        ),
         ("from,to\ngpu0,s\ngpu2,s\n", "net.csv", r"net.csv: 2 GPUs must be numbered 0..1, and none is 1"),
         ("from,to\ngpu0,s\ngpu1,t\n", "net.csv", "net.csv: the graph is disconnected"),
         ("from,to\na,b\n", "net.csv", "net.csv: the graph has no GPU"),
         ("", "net.csv", "net.csv: the graph has no GPU"),
         ("from,to\ngpu0,gpu1\n", "net.csv", r"net.csv joins 2 GPUs, but cluster.gpus is 3"),
         ("edges = 3", "net.toml", "net.toml: 'edges' is not a known key; did you mean 'edge'"),
-        ("edge = 3", "net.toml", "net.toml edge must be a list of tables"),
-        ("edge = [{ to = 'gpu0' }]", "net.toml", r"net.toml edge\[0\]: 'from' is required"),
+        ("edge = 3", "net.toml", "net.toml: edge must be a list of tables"),
+        ("edge = [{ to = 'gpu0' }]", "net.toml", r"net.toml: edge\[0\]: 'from' is required"),
         ("edge", "net.toml", "net.toml is not TOML"),
         ("", "net.txt", r"file must end in .csv or .toml"),
     ],
@@ -94,3 +122,12 @@ def test_a_bad_file_is_refused_and_the_place_named(tmp_path, text, name, message
 def test_a_missing_file_is_refused(tmp_path):
     with pytest.raises(ConfigError, match=r"file: cannot read .*none.csv: No such file"):
         Graph(Graph.Options(file=str(tmp_path / "none.csv"))).build(Cluster(gpus=2, bandwidth_gbps=1))
+
+
+@pytest.mark.parametrize(("text", "name"), [(CSV, "net.csv"), (CSV_AS_TOML, "net.toml")])
+def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path, text, name):
+    """As spreadsheets and editors on Windows write UTF-8."""
+    assert crossed(fabric(tmp_path, "\ufeff" + text, name), 1, 2) == [
+        ("gpu1->leaf", 200.0),
+        ("leaf->gpu2", 100.0),
+    ]

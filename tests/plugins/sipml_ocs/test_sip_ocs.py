@@ -92,6 +92,8 @@ class TestTopology:
             ({"interval_us": 0}, "interval_us must be positive"),
             ({"interval_us": 100, "relay": True, "reconfiguration_us": 1}, "leave out interval_us, or relay"),
             ({"interval_us": 100}, "must exceed reconfiguration_us"),
+            ({"reconfiguration_us": 20}, "reconfiguration_us has no effect on circuits that are set once"),
+            ({"all_dark": True}, "all_dark has no effect on circuits that are set once; leave it out, or"),
             ({"reconfiguration_us": -1}, "reconfiguration_us must be at least 0"),
             ({"latency_us": "slow"}, "a time"),
         ],

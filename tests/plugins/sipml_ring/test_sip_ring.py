@@ -111,6 +111,24 @@ def test_impossible_rings_are_refused_before_the_run():
         build(reconfiguration="hwsim", spacing_ghz=5000.0)
 
 
+@pytest.mark.parametrize(
+    ("options", "other"),
+    [
+        ({"tau_us": 1}, "hwsim"),
+        ({"tolerance_ghz": 1}, "hwsim"),
+        ({"spacing_ghz": 100}, "hwsim"),
+        ({"macro_lines": 4}, "hwsim"),
+        ({"reconfiguration": "hwsim", "reconfiguration_us": 10}, "fixed"),
+    ],
+)
+def test_options_of_the_other_kind_of_reconfiguration_are_refused(options, other):
+    """They would be ignored; with their own kind they are taken."""
+    *_, key = options
+    with pytest.raises(ConfigError, match=f"{key} has no effect .* or set reconfiguration = '{other}'"):
+        build(**options)
+    build(**{**options, "reconfiguration": other})
+
+
 def test_fixed_dark_time_applies_to_changed_pairs_only():
     first = plan(TrafficMatrix.from_pairs(40, [0], [1], [1]), wavelengths=4)
     second = plan(TrafficMatrix.from_pairs(40, [0, 5], [1, 9], [1, 2]), wavelengths=4, previous=first)

@@ -62,9 +62,8 @@ def test_compute_account_is_the_sum_of_durations(kit, kernel):
     assert timeline.compute_us[-1] == pytest.approx(expected)
 
 
-def test_bounds_by_hand(kit):
-    """Task 2 us, then 25 000 bytes over 100 and 50 Gbps (4 us) with 1 us of latency, then 3 us: a path of
-    10 us. The 50 Gbps link also carries 37 500 bytes of another pair: 10 us. GPU 2 computes 6 + 6 us."""
+def job_of_four(kit):
+    """a (2 us), ab (25 000 bytes), b (3 us); c and d (6 us each) on GPU 2; cb (37 500 bytes)."""
     job = kit.job(3)
     job.task("a", 0, 2.0)
     job.task("b", 1, 3.0, after=["ab"])
@@ -73,12 +72,48 @@ def test_bounds_by_hand(kit):
     job.send("ab", 0, 1, 25_000.0, after=["a"])
     job.send("cb", 2, 1, 37_500.0)
     tasks = job.build()
-    network = kit.network(tasks, [100.0, 50.0], lambda src, _: [0, 1] if src == 0 else [1], latency_us=1.0)
+    return tasks, kit.network(
+        tasks, [100.0, 50.0], lambda src, _: [0, 1] if src == 0 else [1], latency_us=1.0
+    )
+
+
+def test_bounds_by_hand(kit):
+    """Task 2 us, then 25 000 bytes over 100 and 50 Gbps (4 us) with 1 us of latency, then 3 us: a path of
+    10 us. The 50 Gbps link also carries 37 500 bytes of another pair: 10 us. GPU 2 computes 6 + 6 us."""
+    tasks, network = job_of_four(kit)
     found = bounds(tasks, network)
     assert found.critical_path_us == pytest.approx(10.0)
     assert found.busiest_link_us == pytest.approx(10.0)
     assert found.busiest_gpu_us == pytest.approx(12.0)
     assert lower_bound_us(tasks, network) == pytest.approx(12.0)
+
+
+@pytest.mark.parametrize(
+    ("since_us", "path_us", "link_us", "gpu_us"),
+    [(0, 10, 10, 12), (1, 9, 9, 11), (4, 6, 4, 8), (10.5, 3, 0, 3), (13, 1, 0, 1), (14, 0, 0, 0)],
+)
+def test_bounds_of_the_rest_by_hand(kit, since_us, path_us, link_us, gpu_us):
+    """The job of the test above, run: the 50 Gbps (6250 bytes/us) are cb's alone until a ends at 2, then
+    halved; both end at 11, b at 14. At 4, ab (5 us alone) has been under way for 2 and cb for 4, so 3 us
+    and 12 500 bytes of each are left at least; b then takes 3, and 2 of c and all 6 of d are to come."""
+    tasks, network = job_of_four(kit)
+    timeline = simulate(tasks, network)
+    assert timeline.total_us == pytest.approx(14.0)
+    found = bounds(tasks, network, timeline, since_us)
+    assert found.critical_path_us == pytest.approx(path_us)
+    assert found.busiest_link_us == pytest.approx(link_us)
+    assert found.busiest_gpu_us == pytest.approx(gpu_us)
+
+
+@settings(max_examples=60, deadline=None)
+@given(seed=st.integers(0, 2**32 - 1), queue=st.sampled_from(["pair", "source"]), at=st.floats(0, 1))
+def test_no_rest_of_a_run_is_shorter_than_its_bound(kit, seed, queue, at):
+    """At whatever moment a run is looked at."""
+    tasks, network = kit.random_job(np.random.default_rng(seed))
+    timeline = simulate(tasks, network, queue=queue)
+    since_us = at * timeline.total_us
+    left_us = timeline.total_us - since_us
+    assert lower_bound_us(tasks, network, timeline, since_us) <= left_us + 1e-9 * timeline.total_us
 
 
 @pytest.mark.parametrize("seed", range(5))

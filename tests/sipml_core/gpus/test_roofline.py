@@ -149,3 +149,11 @@ def test_the_step_is_the_sum_of_what_ops_occupy():
     assert total == pytest.approx(sum(cluster.duration_us(float(time)) for time in bare))
     phases = [step_time_us(graph, v100, launch_us=2.0, minimum_op_us=7.0, phases=(p,)) for p in Phase]
     assert sum(phases) == pytest.approx(total)
+
+
+@pytest.mark.parametrize("model", FAMILY)
+def test_the_summary_of_a_gpu_says_what_its_datasheet_says(model):
+    sheet = model.Options()
+    said = f"{sheet.memory / 1e9:g} GB, {sheet.mixed_tflops:g} TFLOP/s mixed, "
+    said += f"{sheet.bandwidth_gbytes_per_s:g} GB/s"
+    assert said in model.summary

@@ -1,0 +1,87 @@
+"""Ctrl-C: one line that says what is left of the work, status 130, and nobody else speaks or stays."""
+
+import os
+import signal
+import subprocess
+import sys
+import time
+
+import pytest
+
+LONG = """
+title = "long"
+
+[cluster]
+gpus = 64
+bandwidth_gbps = "100 Gbps"
+
+[[workload]]
+name = "transformer"
+strategy = { mp = 8, dp = 8, global_batch = 64, iterations = 1000 }
+
+[[topology]]
+name = "elect-flat"
+"""
+
+
+@pytest.fixture
+def interrupted(tmp_path):
+    """stderr and exit status of a command that gets a Ctrl-C as a terminal sends it, once `begun()`."""
+    (tmp_path / "long.toml").write_text(LONG)
+    running = []
+
+    def run(*arguments, begun, after_s):
+        command = subprocess.Popen(
+            [sys.executable, "-m", "sipml_core", *map(str, arguments)],
+            cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
+            start_new_session=True,
+        )  # fmt: skip
+        running.append(command)
+        until = time.monotonic() + 60
+        while not begun():
+            assert command.poll() is None, command.stderr.read()
+            assert time.monotonic() < until
+            time.sleep(0.01)
+        time.sleep(after_s)
+        os.killpg(command.pid, signal.SIGINT)
+        # Ends with the last process that has stderr open, workers included.
+        _, stderr = command.communicate(timeout=30)
+        return stderr, command.returncode
+
+    yield run
+    for command in running:
+        if command.poll() is None:
+            os.killpg(command.pid, signal.SIGKILL)
+
+
+def test_run_says_that_nothing_was_written(interrupted, tmp_path):
+    out = tmp_path / "out"
+    stderr, status = interrupted("run", "long.toml", "--out", out, begun=out.exists, after_s=0.5)
+    assert (stderr, status) == (f"sipml: interrupted; nothing was written to {out}\n", 130)
+    assert list(out.iterdir()) == []
+
+
+def test_search_says_what_the_cache_kept(interrupted, tmp_path):
+    """Workers are at simulations of minutes: they end at once, and without a word."""
+    cache, out = tmp_path / "cache", tmp_path / "out"
+    stderr, status = interrupted(
+        "search", "long.toml", "--jobs", 2, "--cache", cache, "--out", out,
+        begun=lambda: any(cache.rglob("*.json")), after_s=0.0,
+    )  # fmt: skip
+    assert stderr == (
+        f"sipml: interrupted; nothing was written to {out}; the answers so far are kept in {cache}: "
+        "the same command goes on from them\n"
+    )
+    assert status == 130
+    assert list(out.iterdir()) == []
+
+
+@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.3, 1.0])
+def test_workers_that_are_just_starting_say_nothing(interrupted, tmp_path, after_s):
+    """Before, while and after they import what they need."""
+    out = tmp_path / "out"
+    stderr, status = interrupted(
+        "reproduce", "fig5", "--quick", "--no-picture", "--no-cache", "--jobs", 2, "--out", out,
+        begun=out.exists, after_s=after_s,
+    )  # fmt: skip
+    assert (stderr, status) == (f"sipml: interrupted; nothing was written to {out}\n", 130)
