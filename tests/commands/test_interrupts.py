@@ -35,6 +35,8 @@ def interrupted(tmp_path):
             [sys.executable, "-m", "sipml_core", *map(str, arguments)],
             cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
             start_new_session=True,
+            # A shell's background job, as a test run may be, starts with interrupts ignored.
+            preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
         running.append(command)
         until = time.monotonic() + 60
