@@ -59,10 +59,10 @@ def predict(registry: Registry, label: str, *overrides: str, collective: str | N
     runs = [
         Prediction(
             rate=strategy.global_batch * 1e6 / simulate(form.tasks, form.network).total_us,
-            collective=form.collective,
+            collective=form.all_reduce,
         )
         for form in forms
-        if collective in (None, form.collective)
+        if collective in (None, form.all_reduce)
     ]
     return max(runs, key=lambda run: run.rate)
 

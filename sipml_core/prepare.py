@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Hashable
-from typing import Any
+from typing import Any, TypeVar
 
 import attrs
 import numpy as np
@@ -19,7 +19,7 @@ from sipml_core.circuits.driver import (
 from sipml_core.circuits.estimators import ESTIMATORS
 from sipml_core.circuits.relay import with_relays
 from sipml_core.config import Experiment, Interconnect, Job
-from sipml_core.errors import ConfigError
+from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.model.balanced import BalancedGraph, Placement
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.network import Network
@@ -33,6 +33,8 @@ from sipml_core.parallel.lowering import GroupPlan, Lowering, TrafficBytes
 from sipml_core.parallel.memory import check_memory
 from sipml_core.parallel.partition import partition
 from sipml_core.parallel.splits import choose_splits
+
+_T = TypeVar("_T")
 
 
 @attrs.define
@@ -67,7 +69,7 @@ class Prepared:
     simulated: NDArray[np.int32]
     memory_bytes: float
     traffic: TrafficBytes
-    collective: str
+    all_reduce: str
 
     @property
     def repeats(self) -> int:
@@ -100,7 +102,23 @@ class Draft:
     #: See `Fabric`.
     server_gpus: int | None
     memory_bytes: float
-    collective: str
+    all_reduce: str
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Form:
+    """A case with everything decided: how groups exchange, where sub-ops are, how gradients are summed."""
+
+    strategy: Strategy
+    fabric: Fabric
+    placement: Placement
+    memory_bytes: float
+    #: Servers in two tiers, or None for one flat ring.
+    server_gpus: int | None
+
+    @property
+    def all_reduce(self) -> str:
+        return "two-tier" if self.server_gpus else "ring"
 
 
 #: What is simulated: tasks, network, circuits, and the GPUs whose accounts count.
@@ -119,19 +137,19 @@ class Workbench:
     _tasks: _Recent = attrs.Factory(lambda: _Recent(size=2))
 
     def prepare(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> list[Prepared]:
-        """The case in each form of all-reduce that its fabric offers.
+        """The case in each form of exchange inside groups, and of all-reduce, that its fabric offers.
 
         Raises
         ------
         InfeasibleError
-            The strategy does not fit the memory, the degree or the reach of the interconnect, or a
-            pair that must talk has no route.
+            In no form does the strategy fit the memory, the degree and the reach of the interconnect,
+            with a route for each pair that must talk.
         """
-        fabric, placement, memory_bytes = self._placed(job, interconnect, strategy)
-        return [
-            self._finish(job, interconnect, strategy, fabric, placement, memory_bytes, server_gpus)
-            for server_gpus in _all_reduce_forms(fabric, strategy)
-        ]
+
+        def finish(form: _Form) -> Prepared:
+            return self._finish(job, interconnect, form)
+
+        return self._in_each_form(job, interconnect, strategy, finish)
 
     def draft(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> list[Draft]:
         """What `prepare` would prepare, with the circuits of the whole job's traffic but without tasks.
@@ -141,30 +159,54 @@ class Workbench:
         InfeasibleError
             As `prepare`.
         """
-        fabric, placement, memory_bytes = self._placed(job, interconnect, strategy)
-        drafts = []
-        for server_gpus in _all_reduce_forms(fabric, strategy):
-            lowering = self._lowering(job, interconnect, strategy, fabric, placement, server_gpus)
-            pairs = Pairs.of(lowering)
-            network, _, capacity_gbps = self._first_circuits(interconnect, fabric, pairs)
-            drafts.append(
-                Draft(
-                    lowering=lowering,
-                    pairs=pairs,
-                    network=network,
-                    capacity_gbps=capacity_gbps,
-                    circuit_gbps=fabric.circuits.circuit_gbps if fabric.circuits else 0.0,
-                    server_gpus=fabric.server_gpus,
-                    memory_bytes=memory_bytes,
-                    collective=_collective(server_gpus),
-                )
-            )
-        return drafts
 
-    def _placed(
-        self, job: Job, interconnect: Interconnect, strategy: Strategy
-    ) -> tuple[Fabric, Placement, float]:
-        """The fabric, a placement that fits it, and the memory of the fullest GPU. [bytes]"""
+        def finish(form: _Form) -> Draft:
+            lowering = self._lowering(job, interconnect, form)
+            pairs = Pairs.of(lowering)
+            network, _, capacity_gbps = self._first_circuits(interconnect, form.fabric, pairs)
+            return Draft(
+                lowering=lowering,
+                pairs=pairs,
+                network=network,
+                capacity_gbps=capacity_gbps,
+                circuit_gbps=form.fabric.circuits.circuit_gbps if form.fabric.circuits else 0.0,
+                server_gpus=form.fabric.server_gpus,
+                memory_bytes=form.memory_bytes,
+                all_reduce=form.all_reduce,
+            )
+
+        return self._in_each_form(job, interconnect, strategy, finish)
+
+    def _in_each_form(
+        self, job: Job, interconnect: Interconnect, strategy: Strategy, finish: Callable[[_Form], _T]
+    ) -> list[_T]:
+        """What `finish` makes of each form that can run; `InfeasibleError` if none can."""
+        fabric = self._fabric(interconnect)
+        found: list[_T] = []
+        refusals: list[InfeasibleError] = []
+        for exchange in _exchanges(fabric, strategy):
+            chosen = attrs.evolve(strategy, exchange=exchange)
+            try:
+                placement, memory_bytes = self._placed(job, interconnect, chosen, fabric)
+                found += [
+                    finish(
+                        _Form(
+                            strategy=chosen,
+                            fabric=fabric,
+                            placement=placement,
+                            memory_bytes=memory_bytes,
+                            server_gpus=server_gpus,
+                        )
+                    )
+                    for server_gpus in _all_reduce_servers(fabric, strategy)
+                ]
+            except InfeasibleError as error:
+                refusals.append(error)
+        if not found:
+            raise refusals[-1]
+        return found
+
+    def _fabric(self, interconnect: Interconnect) -> Fabric:
         fabric = interconnect.topology.build(interconnect.cluster)
         if fabric.circuits and interconnect.scheduler is None:
             raise ConfigError(f"topology {interconnect.label!r} has circuits and needs a scheduler")
@@ -173,14 +215,25 @@ class Workbench:
             raise ConfigError(
                 f"topology {interconnect.label!r} has no circuits for {scheduler.name!r} to plan"
             )
+        return fabric
+
+    def _placed(
+        self, job: Job, interconnect: Interconnect, strategy: Strategy, fabric: Fabric
+    ) -> tuple[Placement, float]:
+        """A placement that fits the fabric, and the memory of the fullest GPU. [bytes]
+
+        Chains need their neighbours only; what is left takes turns where circuits are too few.
+        """
+        degree = fabric.degree if strategy.exchange == "direct" else None
         limits = placement_limits(
-            strategy.mp, strategy.dp, fabric.degree, fabric.reach_hops, ring_peers=strategy.ring_peers
+            strategy.mp, strategy.dp, degree, fabric.reach_hops, ring_peers=strategy.ring_peers
         )
-        balanced = self.balanced(job, interconnect, strategy)
+        whatever = attrs.evolve(strategy, exchange="auto")
+        balanced = self.balanced(job, interconnect, whatever)
         placement: Placement = self._placements.get(
-            (job.label, strategy, interconnect.cluster, limits), lambda: job.placer.place(balanced, limits)
+            (job.label, whatever, interconnect.cluster, limits), lambda: job.placer.place(balanced, limits)
         )
-        return fabric, placement, check_memory(placement, strategy, self.experiment.gpu.memory_bytes)
+        return placement, check_memory(placement, strategy, self.experiment.gpu.memory_bytes)
 
     def balanced(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> BalancedGraph:
         """The workload cut into sub-ops for this strategy."""
@@ -210,51 +263,35 @@ class Workbench:
         )
         return graph
 
-    def _finish(
-        self,
-        job: Job,
-        interconnect: Interconnect,
-        strategy: Strategy,
-        fabric: Fabric,
-        placement: Placement,
-        memory_bytes: float,
-        server_gpus: int | None,
-    ) -> Prepared:
-        lowering = self._lowering(job, interconnect, strategy, fabric, placement, server_gpus)
-        part = self._folded(interconnect, fabric, lowering)
+    def _finish(self, job: Job, interconnect: Interconnect, form: _Form) -> Prepared:
+        lowering = self._lowering(job, interconnect, form)
+        part = self._folded(interconnect, form.fabric, lowering)
         if part is None:
-            case = (job.label, strategy, interconnect.cluster, placement.limits, server_gpus)
-            part = self._whole(interconnect, fabric, lowering, case)
+            limits = form.placement.limits
+            case = (job.label, form.strategy, interconnect.cluster, limits, form.server_gpus)
+            part = self._whole(interconnect, form.fabric, lowering, case)
         tasks, network, circuits, simulated = part
         return Prepared(
             job=job,
             interconnect=interconnect,
-            strategy=strategy,
-            fabric=fabric,
-            placement=placement,
+            strategy=form.strategy,
+            fabric=form.fabric,
+            placement=form.placement,
             tasks=tasks,
             network=network,
             circuits=circuits,
             simulated=simulated,
-            memory_bytes=memory_bytes,
+            memory_bytes=form.memory_bytes,
             traffic=lowering.plan.traffic,
-            collective=_collective(server_gpus),
+            all_reduce=form.all_reduce,
         )
 
-    def _lowering(
-        self,
-        job: Job,
-        interconnect: Interconnect,
-        strategy: Strategy,
-        fabric: Fabric,
-        placement: Placement,
-        server_gpus: int | None,
-    ) -> Lowering:
+    def _lowering(self, job: Job, interconnect: Interconnect, form: _Form) -> Lowering:
         plan: GroupPlan = self._plans.get(
-            (job.label, strategy, interconnect.cluster, placement.limits),
-            lambda: GroupPlan.of(placement, strategy),
+            (job.label, form.strategy, interconnect.cluster, form.placement.limits),
+            lambda: GroupPlan.of(form.placement, form.strategy),
         )
-        return Lowering.of(plan, interconnect.cluster, order=fabric.order, server_gpus=server_gpus)
+        return Lowering.of(plan, interconnect.cluster, order=form.fabric.order, server_gpus=form.server_gpus)
 
     def _whole(self, interconnect: Interconnect, fabric: Fabric, lowering: Lowering, case: Hashable) -> _Part:
         """All groups."""
@@ -332,7 +369,14 @@ class Workbench:
         return network, driver
 
 
-def _all_reduce_forms(fabric: Fabric, strategy: Strategy) -> list[int | None]:
+def _exchanges(fabric: Fabric, strategy: Strategy) -> list[str]:
+    """Forms of exchange inside a group to choose from: on a ring both, unless they are the same."""
+    if strategy.exchange != "auto":
+        return [strategy.exchange]
+    return ["direct"] if fabric.reach_hops is None or strategy.mp <= 2 else ["chain", "direct"]
+
+
+def _all_reduce_servers(fabric: Fabric, strategy: Strategy) -> list[int | None]:
     """Servers by which gradients are synchronised in two tiers, or None for one flat ring.
 
     Two tiers are possible where whole groups fill whole servers, and more than one server.
@@ -341,10 +385,6 @@ def _all_reduce_forms(fabric: Fabric, strategy: Strategy) -> list[int | None]:
     if not size or size <= strategy.mp or size % strategy.mp or strategy.gpus % size or strategy.gpus == size:
         return [None]
     return [None, size]
-
-
-def _collective(server_gpus: int | None) -> str:
-    return "two-tier" if server_gpus else "ring"
 
 
 def _refuse_unforeseen(interconnect: Interconnect, fabric: Fabric) -> None:

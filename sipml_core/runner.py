@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 import time
 from collections.abc import Callable, Iterator
 from typing import Any
@@ -14,7 +15,7 @@ from sipml_core.candidates import Candidate, run_candidates
 from sipml_core.config import Experiment, Interconnect, Job
 from sipml_core.engine.bounds import lower_bound_us
 from sipml_core.engine.simulate import simulate
-from sipml_core.errors import InfeasibleError, LimitError
+from sipml_core.errors import InfeasibleError, LimitError, TooSlowError
 from sipml_core.model.results import CaseResult, Result
 from sipml_core.model.timeline import Timeline
 from sipml_core.prepare import Prepared, Workbench
@@ -81,24 +82,47 @@ def simulate_candidate(
     clock: Clock,
     progress: Callable[[float, int], None] = lambda fraction, events: None,
 ) -> CaseResult:
-    """The candidate with the faster form of all-reduce.
+    """The candidate with the fastest form of exchange and of all-reduce.
 
     Raises
     ------
     InfeasibleError
         It is refused, or see `Workbench.prepare`.
+    TooSlowError
+        All forms exceed `engine.max_time_us`.
     """
     if candidate.strategy is None:
         raise InfeasibleError(candidate.refusal)
-    forms = bench.prepare(candidate.job, interconnect, candidate.strategy)
-    results = [simulate_case(bench.experiment, prepared, clock, progress) for prepared in forms]
-    return min(results, key=lambda result: result.iteration_us)
+    best: CaseResult | None = None
+    for prepared in bench.prepare(candidate.job, interconnect, candidate.strategy):
+        try:
+            result = simulate_case(bench.experiment, prepared, clock, progress, faster_than=best)
+        except TooSlowError as error:
+            too_slow = error
+        else:
+            best = min(best or result, result, key=lambda result: result.iteration_us)
+    if best is None:
+        raise too_slow
+    return best
 
 
 def simulate_case(
-    experiment: Experiment, prepared: Prepared, clock: Clock, progress: Callable[[float, int], None]
+    experiment: Experiment,
+    prepared: Prepared,
+    clock: Clock,
+    progress: Callable[[float, int], None],
+    faster_than: CaseResult | None = None,
 ) -> CaseResult:
-    """Simulate one prepared case."""
+    """Simulate one prepared case.
+
+    Raises
+    ------
+    TooSlowError
+        It takes longer than `engine.max_time_us`, or than one iteration of `faster_than`.
+    """
+    limits_us = [experiment.engine.max_time_us or math.inf]
+    if faster_than is not None and prepared.strategy.iterations == 1:
+        limits_us.append(faster_than.iteration_us)
     if prepared.fabric.sharing == "bound":
         return _bound_result(prepared)
     timeline = simulate(
@@ -106,7 +130,7 @@ def simulate_case(
         prepared.network,
         driver=prepared.circuits,
         queue=experiment.engine.queue,
-        max_time_us=experiment.engine.max_time_us,
+        max_time_us=min(limits_us),
         max_wall_s=clock.left_s(),
         progress=progress,
     )
@@ -159,7 +183,8 @@ def _case(
         dp=strategy.dp,
         global_batch=strategy.global_batch,
         scheduler=scheduler.name if scheduler and prepared.circuits else "",
-        all_reduce=prepared.collective,
+        all_reduce=prepared.all_reduce,
+        exchange=strategy.exchange,
         iteration_us=iteration_us,
         **times,
         lower_bound_us=bound_us,

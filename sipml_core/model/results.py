@@ -24,6 +24,7 @@ class CaseResult:
     global_batch: int = _column("samples in one iteration, all replicas together")
     scheduler: str = _column("circuit scheduler, empty on packet networks")
     all_reduce: str = _column("algorithm that synchronises gradients: ring or two-tier")
+    exchange: str = _column("how a group exchanges: direct, or from device to device along a chain")
     iteration_us: float = _column("time of one training iteration", "us")
     compute_us: float = _column("of it, a GPU computes: mean over GPUs", "us")
     exposed_us: float = _column("of it, a GPU only communicates: mean over GPUs", "us")

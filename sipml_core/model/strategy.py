@@ -33,6 +33,11 @@ class Execution:
         False,
         doc="all-reduce half of the gradients each way round the ring of replicas: two peers, not one",
     )
+    exchange: str = option(
+        "auto", validator=one_of("auto", "direct", "chain"),
+        doc='inside a group: from each maker to each user ("direct"), or passed on and added up from device '
+        'to device along the group ("chain"); "auto": direct, and on a ring the faster of both',
+    )  # fmt: skip
     recompute: bool = option(
         False, doc="keep only layer inputs and run the forward pass again while going backward"
     )

@@ -13,6 +13,7 @@ from sipml_core.model.balanced import Placement
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.strategy import Strategy
 from sipml_core.model.taskgraph import TaskGraph
+from sipml_core.parallel.chains import chained
 from sipml_core.parallel.collectives import Rings, all_reduce_bytes
 from sipml_core.parallel.gradients import Bucket, plan_buckets
 from sipml_core.parallel.grouptasks import GroupTasks, Indices, group_tasks, unique_pairs
@@ -101,10 +102,11 @@ class GroupPlan:
                 f"placement is for mp={placement.limits.devices}, the strategy has mp={strategy.mp}"
             )
         group = group_tasks(placement, recompute=strategy.recompute)
+        transfers = plan_transfers(group)
         return cls(
             strategy=strategy,
             group=group,
-            transfers=plan_transfers(group),
+            transfers=chained(transfers, group) if strategy.exchange == "chain" else transfers,
             buckets=plan_buckets(group, strategy.bucket_bytes),
         )
 
@@ -200,21 +202,22 @@ class Lowering:
         duration = group.duration_us / self.speed[gpu]
         tasks = builder.tasks(gpu, duration, group.position + priority, label)
         sends = builder.transfers(
-            gpu[:, transfers.source],
+            layout[:, transfers.sender],
             layout[:, transfers.device],
             transfers.size_bytes,
             transfers.position + priority,
         )
         before, after = _direct(group)
         builder.depend(tasks[:, before], tasks[:, after])
-        builder.depend(tasks[:, transfers.source], sends)
+        builder.depend(tasks[:, transfers.maker], sends[:, transfers.made])
+        builder.depend(sends[:, transfers.before], sends[:, transfers.after])
         arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
         builder.depend(sends[:, arrival], tasks[:, consumer])
         synced = [
             self._synchronise(builder, tasks, bucket, priority + len(group.subop) + number)
             for number, bucket in enumerate(buckets)
         ]
-        waited_for = np.concatenate([before, transfers.source, *(b.producers for b in buckets)])
+        waited_for = np.concatenate([before, transfers.maker, *(b.producers for b in buckets)])
         ends = np.setdiff1d(np.arange(len(group.subop)), waited_for)
         mark = builder.barriers(1, label=len(builder.labels) - 1)
         for nodes in (tasks[:, ends], *synced):

@@ -13,8 +13,8 @@ from sipml_core.parallel.grouptasks import GroupTasks, Indices
 class Transfers:
     """Transfers of one group."""
 
-    #: Task that makes the tensor, device that needs it. [transfers]
-    source: Indices
+    #: Device that sends, and device that receives. [transfers]
+    sender: Indices
     device: Indices
     #: Tensor, and the box of it that is sent: [lo, hi) per axis. [transfers], [transfers, MAX_RANK]
     tensor: Indices
@@ -24,7 +24,13 @@ class Transfers:
     size_bytes: NDArray[np.float64]
     #: Position of the first task that waits for each. [transfers]
     position: Indices
-    #: Transfer and task that waits for it. [pairs]
+    #: Task, and transfer that waits for it. [pairs]
+    maker: Indices
+    made: Indices
+    #: Transfer, and transfer that waits for it. [pairs]
+    before: Indices
+    after: Indices
+    #: Transfer, and task that waits for it. [pairs]
     arrival: Indices
     consumer: Indices
 
@@ -97,14 +103,19 @@ def plan_transfers(tasks: GroupTasks) -> Transfers:
     element_bytes = np.array([t.element_bytes for t in tensors], dtype=np.float64)
     position = np.full(len(member), np.iinfo(np.int32).max, dtype=np.int32)
     np.minimum.at(position, box_of, tasks.position[dst])
+    none = np.zeros(0, dtype=np.int32)
     return Transfers(
-        source=src[member],
+        sender=tasks.device[src[member]],
         device=device[member],
         tensor=tensor[member],
         lo=lo,
         hi=hi,
         size_bytes=volume(lo, hi) * element_bytes[tensor[member]],
         position=position,
+        maker=src[member],
+        made=np.arange(len(member), dtype=np.int32),
+        before=none,
+        after=none,
         arrival=box_of,
         consumer=dst,
     )

@@ -32,11 +32,12 @@ class Estimate:
 
     iteration_us: float
     all_reduce: str
+    exchange: str
     memory_bytes: float
 
 
 def estimate(bench: Workbench, job: Job, interconnect: Interconnect, strategy: Strategy) -> Estimate:
-    """The estimate with the form of all-reduce that it expects to be the fastest.
+    """The estimate with the forms of exchange and of all-reduce that it expects to be the fastest.
 
     Raises
     ------
@@ -54,7 +55,8 @@ def _of_draft(draft: Draft, queue: str) -> Estimate:
     network = _share(draft, tasks)
     return Estimate(
         iteration_us=simulate(tasks, network, queue=queue).total_us,
-        all_reduce=draft.collective,
+        all_reduce=draft.all_reduce,
+        exchange=draft.lowering.strategy.exchange,
         memory_bytes=draft.memory_bytes,
     )
 

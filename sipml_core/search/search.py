@@ -236,6 +236,7 @@ class _Report:
             estimate_s=None if estimate_us is None else estimate_us * 1e-6 * convergence.steps,
             time_to_accuracy_s=self._simulated_s(question),
             all_reduce=simulated.get("all_reduce") or guessed.get("all_reduce") or "",
+            exchange=simulated.get("exchange") or guessed.get("exchange") or "",
             memory_bytes=memory_bytes,
             extrapolated=convergence.extrapolated,
             tight_memory=bool(memory_bytes and memory_bytes > TIGHT_MEMORY * experiment.gpu.memory_bytes),

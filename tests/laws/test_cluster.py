@@ -43,7 +43,7 @@ def forms(case):
     job, interconnect = case.jobs[0], case.interconnects[0]
     strategy = job.strategy(interconnect.cluster.gpus)
     made = Workbench(experiment=case).prepare(job, interconnect, strategy)
-    return {form.collective: form for form in made}
+    return {form.all_reduce: form for form in made}
 
 
 def link_bytes(form, name):
