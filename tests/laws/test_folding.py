@@ -100,7 +100,10 @@ def test_circuits_replanned_for_all_groups_alike(mp, dp, groups, bandwidth_gbps)
     {"wavelength": "converted"}, {"all_dark": True}, {"reconfiguration": "hwsim"}, {"interval_us": 30},
     {"estimator": "backlog"}, {"estimator": "oracle"},
 ])  # fmt: skip
-@pytest.mark.parametrize("strategy", [{"collective": "ring"}, {"iterations": 2, "counter_rotating": True}])
+@pytest.mark.parametrize(
+    "strategy",
+    [{"collective": "ring"}, {"iterations": 2, "counter_rotating": True}, {"exchange": "direct"}],
+)
 def test_whatever_replanned_circuits_do(change, strategy):
     assert_same(tables({**RING, **change}, mp=4, dp=4, **strategy), 1)
 

@@ -160,6 +160,27 @@ def test_validate_accepts_what_runs_and_refuses_what_does_not():
         list(check_experiment(read_experiment(experiment, REGISTRY)))
 
 
+@pytest.mark.parametrize("layout", ["tensor", "sample"])
+@pytest.mark.parametrize("bandwidth_gbps", [100, 3200])
+def test_on_a_ring_the_faster_exchange_is_taken_and_named(layout, bandwidth_gbps):
+    """Auto is the better of both, whichever it is."""
+
+    def case(exchange):
+        ring = [{"name": "sip-ring", "reach_hops": 8}]
+        job = {"mp": 8, "dp": 3, "global_batch": 24, "layout": layout, "exchange": exchange}
+        return run(tables(topologies=ring, gpus=24, bandwidth_gbps=bandwidth_gbps, **job)).cases[0]
+
+    direct, chain = case("direct"), case("chain")
+    assert (direct.exchange, chain.exchange) == ("direct", "chain")
+    assert case("auto") == min(chain, direct, key=lambda case: case.iteration_us)
+
+
+def test_where_there_is_no_ring_the_exchange_is_direct():
+    assert {
+        case.exchange for case in run(tables(topologies=["elect-flat", "sip-ocs"], mp=4, dp=2)).cases
+    } == {"direct"}
+
+
 def test_degrees_left_out_are_searched():
     """The fastest of all divisors: no worse than any of them."""
     searched = tables(topologies=["elect-flat"])
