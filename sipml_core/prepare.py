@@ -220,14 +220,11 @@ class Workbench:
     def _placed(
         self, job: Job, interconnect: Interconnect, strategy: Strategy, fabric: Fabric
     ) -> tuple[Placement, float]:
-        """A placement that fits the fabric, and the memory of the fullest GPU. [bytes]
-
-        Chains need their neighbours only; what is left takes turns where circuits are too few.
-        """
-        degree = fabric.degree if strategy.exchange == "direct" else None
+        """A placement that fits the fabric, and the memory of the fullest GPU. [bytes]"""
         limits = placement_limits(
-            strategy.mp, strategy.dp, degree, fabric.reach_hops, ring_peers=strategy.ring_peers
-        )
+            strategy.mp, strategy.dp, fabric.degree, fabric.reach_hops,
+            ring_peers=strategy.ring_peers, chain=strategy.exchange == "chain",
+        )  # fmt: skip
         whatever = attrs.evolve(strategy, exchange="auto")
         balanced = self.balanced(job, interconnect, whatever)
         placement: Placement = self._placements.get(
@@ -370,10 +367,10 @@ class Workbench:
 
 
 def _exchanges(fabric: Fabric, strategy: Strategy) -> list[str]:
-    """Forms of exchange inside a group to choose from: on a ring both, unless they are the same."""
+    """Forms of exchange inside a group to choose from: on circuits both, unless they are the same."""
     if strategy.exchange != "auto":
         return [strategy.exchange]
-    return ["direct"] if fabric.reach_hops is None or strategy.mp <= 2 else ["chain", "direct"]
+    return ["direct"] if fabric.circuits is None or strategy.mp <= 2 else ["chain", "direct"]
 
 
 def _all_reduce_servers(fabric: Fabric, strategy: Strategy) -> list[int | None]:

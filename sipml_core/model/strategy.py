@@ -36,7 +36,7 @@ class Execution:
     exchange: str = option(
         "auto", validator=one_of("auto", "direct", "chain"),
         doc='inside a group: from each maker to each user ("direct"), or passed on and added up from device '
-        'to device along the group ("chain"); "auto": direct, and on a ring the faster of both',
+        'to device along the group ("chain"); "auto": direct, and on circuits the faster of both',
     )  # fmt: skip
     recompute: bool = option(
         False, doc="keep only layer inputs and run the forward pass again while going backward"

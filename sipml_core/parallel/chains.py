@@ -5,7 +5,8 @@ makes and n others need crosses the segments beside its maker n times if it goes
 each passes it on to the next, it crosses every segment once. So do parts of a sum that are added up on
 their way to the device that needs the sum. These are the ring algorithms for all-gather and
 reduce-scatter (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of
-workstations"), on a line. A hop starts when the one before it has arrived in full; adding up is free.
+workstations"), on a line. What only one device needs passes those in between as well: nobody talks but
+to its neighbours. A hop starts when the one before it has arrived in full; adding up is free.
 """
 
 from __future__ import annotations
@@ -21,7 +22,7 @@ from sipml_core.parallel.transfers import Transfers
 
 
 def chained(direct: Transfers, tasks: GroupTasks) -> Transfers:
-    """The exchange with chains where one box goes to several devices, or several add to one.
+    """The exchange between neighbours, once where one box goes to several devices, or several add to one.
 
     Parameters
     ----------
@@ -39,7 +40,8 @@ def chained(direct: Transfers, tasks: GroupTasks) -> Transfers:
     passed_on = _Chains.of(np.flatnonzero(many).astype(np.int32), _numbered(sent, side), away)
     added_up = _Chains.of(np.flatnonzero(added).astype(np.int32), _numbered(summed, side), -away)
     both, kept = _added_up(_passed_on(direct, passed_on), added_up)
-    return _furthest_first(both, _numbered(direct.tensor, again)[kept])
+    near, number = _between_neighbours(both)
+    return _furthest_first(near, _numbered(direct.tensor, again)[kept[number]])
 
 
 def _numbered(*columns: NDArray[Any]) -> Indices:
@@ -137,6 +139,32 @@ def _added_up(transfers: Transfers, chains: _Chains) -> tuple[Transfers, Indices
         arrival=number[arrives_as[transfers.arrival]],
     )
     return left, kept
+
+
+def _between_neighbours(transfers: Transfers) -> tuple[Transfers, Indices]:
+    """Longer ways as hops from each device to the next. Returns also which transfer each hop is of."""
+    way = transfers.device - transfers.sender
+    hops = np.abs(way)
+    number = np.repeat(np.arange(len(way), dtype=np.int32), hops)
+    last = np.cumsum(hops, dtype=np.int32) - np.int32(1)
+    first = last - hops + np.int32(1)
+    device = transfers.sender[number] + np.sign(way)[number] * (np.arange(len(number)) - first[number])
+    later = np.setdiff1d(np.arange(len(number), dtype=np.int32), first)
+    near = attrs.evolve(
+        transfers,
+        sender=device.astype(np.int32),
+        device=(device + np.sign(way)[number]).astype(np.int32),
+        tensor=transfers.tensor[number],
+        lo=transfers.lo[number],
+        hi=transfers.hi[number],
+        size_bytes=transfers.size_bytes[number],
+        position=transfers.position[number],
+        made=first[transfers.made],
+        before=np.concatenate([last[transfers.before], later - np.int32(1)]),
+        after=np.concatenate([first[transfers.after], later]),
+        arrival=last[transfers.arrival],
+    )
+    return near, number
 
 
 def _furthest_first(transfers: Transfers, exchange: Indices) -> Transfers:

@@ -37,12 +37,17 @@ class _Gradient:
     consumers: Indices
 
 
-def plan_buckets(tasks: GroupTasks, bucket_bytes: float) -> list[Bucket]:
+def plan_buckets(tasks: GroupTasks, bucket_bytes: float, limits: PlacementLimits) -> list[Bucket]:
     """Gradients with the same holders, in the order of the backward pass, in buckets of `bucket_bytes`.
 
     Holders of a gradient box are the devices that make a part of it or update its parameter. What
     only duplicated ops make, every device has whole: each is the one holder of its own. A bucket is
     closed when the next gradient would not fit; a gradient larger than a bucket has its own.
+
+    Parameters
+    ----------
+    limits
+        Which devices may be neighbours on the ring of a bucket.
 
     Returns
     -------
@@ -60,7 +65,7 @@ def plan_buckets(tasks: GroupTasks, bucket_bytes: float) -> list[Bucket]:
         waiting.append(gradient)
     closed += open_buckets.items()
     closed.sort(key=lambda bucket: (bucket[1][-1].position, bucket[0]))
-    return [_bucket(holders, gradients, tasks.placement.limits) for holders, gradients in closed]
+    return [_bucket(holders, gradients, limits) for holders, gradients in closed]
 
 
 def ring_devices(holders: tuple[int, ...], limits: PlacementLimits) -> tuple[int, ...]:

@@ -16,6 +16,7 @@ def placement_limits(
     reach_hops: int | None = None,
     *,
     ring_peers: int = 1,
+    chain: bool = False,
 ) -> PlacementLimits:
     """The limits of a group of `devices` GPUs, one of `dp` replicas (paper, section 3.2, ii).
 
@@ -38,6 +39,9 @@ def placement_limits(
         Peers that a GPU may hold circuits to, D; None: any number.
     reach_hops
         Ring neighbours on either side that a circuit can span; None: not a ring.
+    chain
+        Devices talk to their neighbours only, wherever sub-ops sit (`chains`): the degree must leave two
+        peers, and is no limit beyond.
     ring_peers
         Counterparts that a GPU sends gradients to, if there are replicas: 1, or 2 both ways round.
 
@@ -54,7 +58,8 @@ def placement_limits(
             f"mp={devices} with dp={dp} puts the next replica {devices} hops away on the ring, "
             f"but reach_hops is {reach_hops}; the largest mp is {reach_hops}"
         )
-    ranges = [_degree_range(devices, dp, degree, ring_peers), _reach_range(devices, dp, reach_hops)]
+    by_degree = _degree_range(devices, dp, degree, ring_peers)
+    ranges = [None if chain else by_degree, _reach_range(devices, dp, reach_hops)]
     known = [hops for hops in ranges if hops is not None]
     return PlacementLimits(devices=devices, range_hops=min(known) if known else None)
 

@@ -102,12 +102,14 @@ class GroupPlan:
                 f"placement is for mp={placement.limits.devices}, the strategy has mp={strategy.mp}"
             )
         group = group_tasks(placement, recompute=strategy.recompute)
-        transfers = plan_transfers(group)
+        transfers, limits = plan_transfers(group), placement.limits
+        if strategy.exchange == "chain":
+            transfers, limits = chained(transfers, group), attrs.evolve(limits, range_hops=1)
         return cls(
             strategy=strategy,
             group=group,
-            transfers=chained(transfers, group) if strategy.exchange == "chain" else transfers,
-            buckets=plan_buckets(group, strategy.bucket_bytes),
+            transfers=transfers,
+            buckets=plan_buckets(group, strategy.bucket_bytes, limits),
         )
 
     @property

@@ -151,7 +151,7 @@ def test_gpt_makes_megatrons_all_reduces_shared_by_all_gpus(samples, layers):
     tokens = samples * SEQUENCE
     expected = (4 * layers + 2) * 2 * (n - 1) / n * (2.0 * tokens * HIDDEN) + (n - 1) * 4.0 * tokens
     sent = plan.transfers
-    for ends in (plan.group.device[sent.source], sent.device):
+    for ends in (sent.sender, sent.device):
         assert np.bincount(ends, sent.size_bytes).tolist() == [expected] * n
 
 

@@ -8,6 +8,14 @@ import pytest
 from sipml_core.interrupts import interrupts_blocked, interrupts_noticed
 
 
+@pytest.fixture(autouse=True)
+def interrupts_as_usual():
+    """A shell's background job, as a test run may be, starts with interrupts ignored."""
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)
+    yield
+    signal.signal(signal.SIGINT, before)
+
+
 def interrupt():
     os.kill(os.getpid(), signal.SIGINT)
 

@@ -145,12 +145,16 @@ def test_collectives_take_one_hop_less_than_there_are_devices(hand, devices, col
     assert crossed_bytes(tasks, devices).tolist() == np.array(expected).tolist()
 
 
-def test_boxes_that_differ_go_straight(hand):
-    """An exchange of all with all in which nobody needs what another needs has nothing to chain."""
+def test_boxes_that_differ_pass_those_in_between(hand):
+    """An exchange of all with all in which nobody needs what another needs: nothing is shared, and each box
+    crosses the segments that it crosses directly, from neighbour to neighbour."""
     placement = everybody_to_everybody(
         hand, 4, lambda maker, user: (250 * maker + 60 * user, 250 * maker + 60 * user + 60)
     )
-    assert sends(lowered(placement, "chain")) == sends(lowered(placement, "direct"))
+    direct, chain = lowered(placement, "direct"), lowered(placement, "chain")
+    assert crossed_bytes(chain, 4).tolist() == crossed_bytes(direct, 4).tolist()
+    assert direct.transfers == 4 * 3
+    assert chain.transfers == 2 * (3 * 1 + 2 * 2 + 1 * 3)
 
 
 def gpt_placement(devices, layout):
@@ -166,8 +170,10 @@ def gpt_placement(devices, layout):
 def test_no_segment_is_crossed_more_often(layout):
     """And where tensors are gathered and summed, far less often in the middle: 4 to 8 times for 8 devices."""
     placement = gpt_placement(8, layout)
-    direct, chain = (crossed_bytes(lowered(placement, form), 8) for form in ("direct", "chain"))
+    tasks = lowered(placement, "chain")
+    direct, chain = crossed_bytes(lowered(placement, "direct"), 8), crossed_bytes(tasks, 8)
     assert (chain <= direct).all()
+    assert set(np.abs(tasks.src - tasks.dst).tolist()) <= {1, 7}  # 7: the ring of gradients
     assert (chain[:, 3] < direct[:, 3] / 2).all()
 
 
