@@ -1,6 +1,5 @@
 """Ctrl-C is noticed whatever becomes of it."""
 
-import os
 import signal
 
 import pytest
@@ -17,7 +16,7 @@ def interrupts_as_usual():
 
 
 def interrupt():
-    os.kill(os.getpid(), signal.SIGINT)
+    signal.raise_signal(signal.SIGINT)
 
 
 def an_extension_that_is_interrupted():
