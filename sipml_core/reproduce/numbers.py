@@ -155,8 +155,10 @@ def _number(workload: str, series: Series, point: Point, result: SearchResult) -
 
 
 def _refusal(rows: list[SearchRow], pure_dp: bool) -> str:
-    """Why nothing runs: of the candidate with the highest degree, the last to be hopeless."""
-    return [row.reason for row in rows if row.reason and (row.mp == 1 or not pure_dp)][-1]
+    """Why nothing runs: of the candidate that came furthest, then of that with the highest degree."""
+    refused = [row for row in rows if row.reason and (row.mp == 1 or not pure_dp)]
+    estimated = [row for row in refused if row.estimate_us is not None]
+    return (estimated or refused)[-1].reason
 
 
 def _best(rows: list[SearchRow], pure_dp: bool) -> SearchRow | None:
