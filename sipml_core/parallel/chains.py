@@ -29,7 +29,7 @@ def chained(direct: Transfers, tasks: GroupTasks) -> Transfers:
     direct
         From each maker to each user. Several makers of one box have a part of its sum each.
     """
-    box = _numbered(direct.tensor, direct.lo, direct.hi)
+    box = _numbered(direct.tensor, *direct.lo.T, *direct.hi.T)
     sent = _numbered(direct.maker, box)
     again = direct.maker >= tasks.graph.subops
     summed = _numbered(box, again, direct.device)
@@ -46,8 +46,19 @@ def chained(direct: Transfers, tasks: GroupTasks) -> Transfers:
 
 def _numbered(*columns: NDArray[Any]) -> Indices:
     """The same number for rows that are equal in all columns. [rows]"""
-    table = np.column_stack(columns)
-    return np.unique(table, axis=0, return_inverse=True)[1].reshape(-1).astype(np.int32)
+    return np.unique(_key(*columns), return_inverse=True)[1].reshape(-1).astype(np.int32)
+
+
+def _key(*columns: NDArray[Any]) -> NDArray[np.int64]:
+    """The same key for rows that are equal in all columns, none of them negative. [rows]"""
+    key, keys = np.zeros(len(columns[0]), dtype=np.int64), 1
+    for column in columns:
+        values = int(column.max(initial=0)) + 1
+        if keys * values > 2**62:
+            _, key = np.unique(key, return_inverse=True)
+            keys = len(key)
+        key, keys = key * values + column, keys * values
+    return key
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -93,7 +104,8 @@ def _passed_on(direct: Transfers, chains: _Chains) -> Transfers:
     for rank in range(int(chains.rank.max(initial=0)), 0, -1):
         at = np.flatnonzero(chains.rank == rank)
         np.minimum.at(position, chains.row[at - 1], position[chains.row[at]])
-    from_maker = ~np.isin(direct.made, after)
+    from_maker = np.ones(len(direct.made), dtype=np.bool_)
+    from_maker[after] = False
     return attrs.evolve(
         direct,
         sender=sender,
@@ -149,7 +161,7 @@ def _between_neighbours(transfers: Transfers) -> tuple[Transfers, Indices]:
     last = np.cumsum(hops, dtype=np.int32) - np.int32(1)
     first = last - hops + np.int32(1)
     device = transfers.sender[number] + np.sign(way)[number] * (np.arange(len(number)) - first[number])
-    later = np.setdiff1d(np.arange(len(number), dtype=np.int32), first)
+    later = np.flatnonzero(np.arange(len(number)) > first[number]).astype(np.int32)
     near = attrs.evolve(
         transfers,
         sender=device.astype(np.int32),
@@ -175,7 +187,7 @@ def _furthest_first(transfers: Transfers, exchange: Indices) -> Transfers:
     left = np.zeros(len(transfers.device), dtype=np.int32)
     while (left[transfers.before] <= left[transfers.after]).any():
         left[transfers.before] = left[transfers.after] + 1
-    link = _numbered(exchange, transfers.sender, transfers.device)
+    link = _key(exchange, transfers.sender, transfers.device)
     position = transfers.position.copy()
     position[np.lexsort((position, -left, link))] = position[np.lexsort((position, link))]
     return attrs.evolve(transfers, position=position)
