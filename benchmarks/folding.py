@@ -19,6 +19,7 @@ TOPOLOGIES = [
     {"name": "elect-cluster"},
     {"name": "elect-cluster", "label": "elect-cluster, servers of 32", "server_gpus": 32},
     {"name": "sip-ocs"},
+    {"name": "sip-ring"},
 ]
 
 
