@@ -82,6 +82,8 @@ class Prepared:
         notes = list(self.fabric.notes)
         if not self.placement.converged:
             notes.append("Algorithm 1 did not converge; a fallback placement is used")
+        if self.strategy.exchange == "chain":
+            notes.append("GPUs of a group exchange along a chain")
         if self.repeats > 1:
             notes.append(f"simulated {self.strategy.dp // self.repeats} of {self.strategy.dp} groups")
         return tuple(notes)
