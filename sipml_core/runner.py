@@ -94,9 +94,14 @@ def simulate_candidate(
     if candidate.strategy is None:
         raise InfeasibleError(candidate.refusal)
     best: CaseResult | None = None
-    for prepared in bench.prepare(candidate.job, interconnect, candidate.strategy):
+    forms = bench.prepare(candidate.job, interconnect, candidate.strategy)
+    for done, prepared in enumerate(forms):
+
+        def report(fraction: float, events: int, done: int = done) -> None:
+            progress((done + fraction) / len(forms), events)
+
         try:
-            result = simulate_case(bench.experiment, prepared, clock, progress, faster_than=best)
+            result = simulate_case(bench.experiment, prepared, clock, report, faster_than=best)
         except TooSlowError as error:
             too_slow = error
         else:
