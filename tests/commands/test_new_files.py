@@ -1,0 +1,39 @@
+"""`new-experiment` and `new-plugin` beside the interconnects that are installed."""
+
+import tomllib
+
+import pytest
+
+from sipml_core.config import read_experiment
+from sipml_core.errors import ConfigError
+from sipml_core.plugins import load
+from sipml_core.scaffold import write_experiment, write_plugin
+
+REGISTRY = load()
+
+
+@pytest.mark.parametrize(
+    ("name", "title"),
+    [
+        ("mine.toml", "mine"),
+        ("a b.toml", "a b"),
+        ("v1.2.toml", "v1.2"),
+        ("50%.toml", "50-"),
+        (".toml", "toml"),
+    ],
+)
+def test_the_title_of_a_new_experiment_is_its_name(tmp_path, name, title):
+    """Without the characters that no title may have."""
+    write_experiment(tmp_path / name)
+    tables = tomllib.loads((tmp_path / name).read_text())
+    assert read_experiment(tables, REGISTRY).title == title
+
+
+@pytest.mark.parametrize("name", ["sip-ring", "elect-flat", "graph"])
+def test_the_name_of_an_installed_topology_is_refused(tmp_path, name):
+    """Whatever its module is called."""
+    with pytest.raises(
+        ConfigError, match=f"^topology '{name}' is already installed, by plugin '{name}' .sipml"
+    ):
+        write_plugin(name, tmp_path / "new", REGISTRY)
+    assert not (tmp_path / "new").exists()
