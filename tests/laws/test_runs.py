@@ -175,10 +175,23 @@ def test_on_a_ring_the_faster_exchange_is_taken_and_named(layout, bandwidth_gbps
     assert case("auto") == min(chain, direct, key=lambda case: case.iteration_us)
 
 
-def test_where_there_is_no_ring_the_exchange_is_direct():
-    assert {
-        case.exchange for case in run(tables(topologies=["elect-flat", "sip-ocs"], mp=4, dp=2)).cases
-    } == {"direct"}
+def test_without_circuits_the_exchange_is_direct():
+    (case,) = run(tables(topologies=["elect-flat"], mp=4, dp=2)).cases
+    assert case.exchange == "direct"
+
+
+@pytest.mark.parametrize("exchange", ["direct", "chain"])
+def test_a_single_group_on_a_ring_talks_within_reach(exchange):
+    """16 GPUs, reach 2. Equal slices on equal devices are too far apart for a direct exchange; along a chain
+    everyone talks to a neighbour, and the ring of gradients closes where the fibres do."""
+    ring = [{"name": "sip-ring", "reach_hops": 2}]
+    job = {"mp": 16, "dp": 1, "global_batch": 16, "layout": "megatron", "placer": "aligned", "tau_us": 0.1}
+    experiment = tables(topologies=ring, gpus=16, exchange=exchange, **job)
+    if exchange == "direct":
+        with pytest.raises(InfeasibleError, match="more than 2 hops apart"):
+            run(experiment)
+    else:
+        assert run(experiment).cases[0].network_bytes > 0
 
 
 def test_degrees_left_out_are_searched():
