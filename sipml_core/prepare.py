@@ -203,7 +203,7 @@ class Workbench:
             except InfeasibleError as error:
                 refusals.append(error)
         if not found:
-            raise refusals[-1]
+            raise refusals[0]  # where both forms are tried, the chain, which is less limited
         return found
 
     def _fabric(self, interconnect: Interconnect) -> Fabric:

@@ -194,6 +194,15 @@ def test_a_single_group_on_a_ring_talks_within_reach(exchange):
         assert run(experiment).cases[0].network_bytes > 0
 
 
+def test_the_reason_is_that_of_the_exchange_which_came_further():
+    """A direct exchange ends at the reach, but to lift that would not help: along a chain there is not
+    enough memory."""
+    ring = [{"name": "sip-ring", "reach_hops": 2}]
+    job = {"mp": 16, "dp": 1, "global_batch": 16, "layout": "megatron", "placer": "aligned"}
+    with pytest.raises(InfeasibleError, match="does not fit"):
+        run(tables({"name": "megatron"}, topologies=ring, gpus=16, **job))
+
+
 def test_degrees_left_out_are_searched():
     """The fastest of all divisors: no worse than any of them."""
     searched = tables(topologies=["elect-flat"])
