@@ -37,7 +37,7 @@ def tables(fold: str) -> dict[str, Any]:
 def timed(
     bench: Workbench, job: Job, interconnect: Interconnect, strategy: Strategy
 ) -> tuple[float, float, float, str]:
-    """Seconds to lower and to simulate all forms of all-reduce; the fastest iteration [us]; groups run."""
+    """Seconds to lower and to simulate all forms; the fastest iteration [us]; groups of the first form."""
     started = time.perf_counter()
     forms = bench.prepare(job, interconnect, strategy)
     lowered = time.perf_counter()

@@ -205,7 +205,7 @@ class Workbench:
             except InfeasibleError as error:
                 refusals.append(error)
         if not found:
-            raise refusals[-1]
+            raise refusals[0]  # where both forms are tried, the chain, which is less limited
         return found
 
     def _fabric(self, interconnect: Interconnect) -> Fabric:
@@ -369,7 +369,10 @@ class Workbench:
 
 
 def _exchanges(fabric: Fabric, strategy: Strategy) -> list[str]:
-    """Forms of exchange inside a group to choose from: on circuits both, unless they are the same."""
+    """Forms of exchange inside a group to choose from: on circuits both, unless all are neighbours anyway.
+
+    With two devices they differ only where parts of a sum on one device leave together.
+    """
     if strategy.exchange != "auto":
         return [strategy.exchange]
     return ["direct"] if fabric.circuits is None or strategy.mp <= 2 else ["chain", "direct"]

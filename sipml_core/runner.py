@@ -15,7 +15,7 @@ from sipml_core.candidates import Candidate, run_candidates
 from sipml_core.config import Experiment, Interconnect, Job
 from sipml_core.engine.bounds import lower_bound_us
 from sipml_core.engine.simulate import simulate
-from sipml_core.errors import InfeasibleError, LimitError, TooSlowError
+from sipml_core.errors import InfeasibleError, LimitError, StalledError, TooSlowError
 from sipml_core.model.results import CaseResult, Result
 from sipml_core.model.timeline import Timeline
 from sipml_core.prepare import Prepared, Workbench
@@ -88,8 +88,8 @@ def simulate_candidate(
     ------
     InfeasibleError
         It is refused, or see `Workbench.prepare`.
-    TooSlowError
-        All forms exceed `engine.max_time_us`.
+    StalledError, TooSlowError
+        All forms stall, or exceed `engine.max_time_us`.
     """
     if candidate.strategy is None:
         raise InfeasibleError(candidate.refusal)
@@ -102,12 +102,12 @@ def simulate_candidate(
 
         try:
             result = simulate_case(bench.experiment, prepared, clock, report, faster_than=best)
-        except TooSlowError as error:
-            too_slow = error
+        except (StalledError, TooSlowError) as error:
+            failure = error
         else:
             best = min(best or result, result, key=lambda result: result.iteration_us)
     if best is None:
-        raise too_slow
+        raise failure
     return best
 
 

@@ -36,10 +36,14 @@ def segment_load(
     weight: NDArray[np.float64],
     direction: int,
 ) -> NDArray[np.float64]:
-    """Sum of `weight` over the pairs whose arc in `direction` covers each segment. [gpus]"""
+    """Sum of `weight` over the pairs whose arc in `direction` covers each segment. [segments]
+
+    On a folded ring, over the arcs of their images too.
+    """
     start, end = (src, dst) if direction == 0 else (dst, src)
-    change = np.bincount(start, weight, control.gpus) - np.bincount(end, weight, control.gpus)
-    return np.cumsum(change) + weight[end < start].sum()
+    first, period = start % control.segments, control.segments
+    change = np.bincount(first, weight, period) - np.bincount(end % period, weight, period)
+    return np.cumsum(change) + weight[first + (end - start) % control.gpus >= period].sum()
 
 
 def _closed(control: RingCircuits, load: list[NDArray[np.float64]]) -> float:

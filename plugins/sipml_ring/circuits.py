@@ -79,7 +79,8 @@ class RingCircuits(CircuitControl):
         has a choice of directions. There is one such chain for a ring, so that a whole ring and one that
         is folded already settle on the same period.
         """
-        return tuple(p for p in _chain(self.gpus, self.reach_hops) if p < self.segments)
+        chain = _chain(self.gpus, self.reach_hops)
+        return tuple(p for p in chain if p < self.segments and self.segments % p == 0)
 
     def over(self, period: int) -> RingCircuits:
         """One period of this ring."""

@@ -28,7 +28,13 @@ def job_bytes(network: Network, tasks: TaskGraph) -> NDArray[np.float64]:
 
 
 def circuit_traffic(network: Network, demand: NDArray[np.float64]) -> TrafficMatrix:
-    """Demands on the circuits of a network, as a matrix."""
+    """Demands on the circuits of a network, as a matrix.
+
+    To 36 binary digits: those that are equal but for rounding are equal, so that the last digit of a sum does
+    not decide which of them a scheduler serves first.
+    """
+    fraction, exponent = np.frexp(demand)
+    demand = np.ldexp(np.round(fraction * 2.0**36), exponent - 36)
     asked = demand > 0
     return TrafficMatrix(
         gpus=network.gpus,

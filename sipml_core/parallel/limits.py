@@ -41,7 +41,7 @@ def placement_limits(
         Ring neighbours on either side that a circuit can span; None: not a ring.
     chain
         Devices talk to their neighbours only, wherever sub-ops sit (`chains`): the degree must leave two
-        peers, and is no limit beyond.
+        peers, and neither it nor the reach is a limit beyond.
     ring_peers
         Counterparts that a GPU sends gradients to, if there are replicas: 1, or 2 both ways round.
 
@@ -59,7 +59,7 @@ def placement_limits(
             f"but reach_hops is {reach_hops}; the largest mp is {reach_hops}"
         )
     by_degree = _degree_range(devices, dp, degree, ring_peers)
-    ranges = [None if chain else by_degree, _reach_range(devices, dp, reach_hops)]
+    ranges = [] if chain else [by_degree, _reach_range(devices, dp, reach_hops)]
     known = [hops for hops in ranges if hops is not None]
     return PlacementLimits(devices=devices, range_hops=min(known) if known else None)
 

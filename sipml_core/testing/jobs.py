@@ -66,8 +66,8 @@ def run_training(
     gpu: GpuModel,
     placer: Placer,
     mp: int,
-) -> CaseResult:
-    """One training iteration, from the op graph to the last byte."""
+) -> list[CaseResult]:
+    """One training iteration, from the op graph to the last byte, in each form that `run` chooses from."""
     table = StrategyTable(mp=mp, dp=cluster.gpus // mp, global_batch=4 * cluster.gpus, layout="tensor")
     job = Job(label=workload.name, workload=workload, table=table, placer=placer)
     interconnect = Interconnect(
@@ -89,8 +89,10 @@ def run_training(
         engine=EngineTable(),
         tables={},
     )
-    prepared = Workbench(experiment=experiment).prepare(job, interconnect, job.strategy(cluster.gpus))[0]
-    return simulate_case(experiment, prepared, Clock(limit_s=60.0), lambda fraction, events: None)
+    forms = Workbench(experiment=experiment).prepare(job, interconnect, job.strategy(cluster.gpus))
+    return [
+        simulate_case(experiment, form, Clock(limit_s=60.0), lambda fraction, events: None) for form in forms
+    ]
 
 
 def transfers_only(gpus: int, src: ArrayLike, dst: ArrayLike, size_bytes: ArrayLike) -> TaskGraph:

@@ -152,10 +152,10 @@ class SchedulerConformance(OfferConformance):
         cluster = Cluster(gpus=4, bandwidth_gbps=self.bandwidth_gbps)
         for workload in small_workloads()[:2]:
             with law("training runs to its end", workload=workload.name):
-                result = run_training(
+                for result in run_training(
                     workload, topology, cluster, self.make(), small_gpu(), small_placer(), mp=2
-                )
-                require(np.isfinite(result.iteration_us), f"{result.iteration_us} us")
+                ):
+                    require(np.isfinite(result.iteration_us), f"{result.iteration_us} us")
 
 
 def traffics(control: CircuitControl) -> Iterator[tuple[str, TrafficMatrix]]:

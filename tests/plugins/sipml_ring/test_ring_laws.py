@@ -108,6 +108,63 @@ def circuit_set(plan_):
     )
 
 
+@st.composite
+def repeating(draw, most_plans=3):
+    """(traffic matrices of one ring, each of which repeats after some GPUs; keyword arguments of `plan`)."""
+    reach, images = draw(st.integers(1, 5)), draw(st.integers(1, 4))
+    gpus = max(2, images * (reach + draw(st.integers(0, 3))))
+    ring = {
+        "wavelengths": draw(st.integers(2, 12)),
+        "reach_hops": reach,
+        "wavelength": draw(st.sampled_from(["continuous", "converted"])),
+    }
+    matrices = []
+    for _ in range(draw(st.integers(1, most_plans))):
+        rng = np.random.default_rng(draw(st.integers(0, 2**32 - 1)))
+        period = draw(st.sampled_from([n for n in range(1, gpus + 1) if gpus % n == 0]))
+        shape = (period, 2 * reach + 1)
+        first = (rng.random(shape) < draw(st.sampled_from([0.1, 0.5, 1.0]))) * 10 ** rng.uniform(0, 2, shape)
+        src, ahead = np.divmod(np.arange(gpus * shape[1]), shape[1])
+        dst = (src + ahead - reach) % gpus
+        dense = np.zeros((gpus, gpus))
+        dense[src, dst] = first[src % period, ahead]
+        np.fill_diagonal(dense, 0)
+        matrices.append(TrafficMatrix.from_dense(dense))
+    return matrices, ring
+
+
+@settings(max_examples=200, deadline=None)
+@given(repeating())
+def test_one_period_turned_round_is_a_plan_of_the_whole_ring(case):
+    """Possible, nothing useful idle, everyone served or named, waits counted, and what has the same
+    circuit as in the plan before is kept; a turn by the period takes the plan to itself."""
+    matrices, ring = case
+    before = None
+    for traffic in matrices:
+        made = plan(traffic, previous=before, **ring)
+        made.check()
+        assert list(could_have_more(made)) == []
+        asked = set(zip(traffic.src.tolist(), traffic.dst.tolist(), strict=True))
+        assert set(made.unserved_pairs) == asked - set(zip(made.src.tolist(), made.dst.tolist(), strict=True))
+        circuits = circuit_set(made)
+        assert len(circuits) == made.count.sum()
+        turned = {
+            ((src + made.period) % made.gpus, (dst + made.period) % made.gpus, *rest)
+            for src, dst, *rest in circuits
+        }
+        assert turned == circuits
+        if before is not None and made is not before:
+            kept = np.zeros((made.gpus, made.gpus))
+            for src, dst, *_ in circuits & circuit_set(before):
+                kept[src, dst] += 25.0
+            if ring["wavelength"] == "continuous":
+                np.testing.assert_array_equal(made.carried_gbps, kept[made.src, made.dst])
+            waited = dict(zip(before.unserved_pairs, before.waited.tolist(), strict=True))
+            for pair, plans in zip(made.unserved_pairs, made.waited.tolist(), strict=True):
+                assert plans == waited.get(pair, 0) + 1
+        before = made
+
+
 @settings(max_examples=60, deadline=None)
 @given(rings())
 def test_the_same_input_gives_the_same_wavelengths_and_again_changes_nothing(case):

@@ -5,7 +5,8 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-from sipml_ring import plan
+from sipml_ring import RingCircuits, plan
+from sipml_ring.planning import plan_with
 
 from sipml_core.errors import ConfigError
 from sipml_core.model.traffic import TrafficMatrix
@@ -154,6 +155,21 @@ def test_the_example_in_the_documentation_runs():
     exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], names)
     assert 0 < names["ring"].minimum_ratio <= names["ring"].bound_ratio
     assert not names["again"].dark_us.any()
+
+
+@pytest.mark.parametrize("period", [4, 6])
+def test_the_bound_of_a_folded_ring_is_that_of_the_whole(period):
+    """12 GPUs, reach 2: 0 -> 1 and, two segments long, the last GPU of a period to the second of the next
+    meet on the first segment of each period. 20 wavelengths for two demands of 1: 10 each, 250 Gbps."""
+    src = np.concatenate([np.arange(0, 12, period), np.arange(period - 1, 12, period)])
+    dst = (src + np.repeat([1, 2], 12 // period)) % 12
+    traffic = TrafficMatrix.from_pairs(12, src, dst, np.ones(len(src)))
+    control = RingCircuits.of(12, 40, circuit_gbps=25.0, reach_hops=2)
+    first = TrafficMatrix.from_pairs(12, [0, period - 1], [1, period + 1], [1.0, 1.0])
+    whole = plan_with("ring-fast", control, traffic, None)
+    folded = plan_with("ring-fast", control.over(period), first, None)
+    assert whole.bound_ratio == folded.bound_ratio == 250.0
+    assert whole.minimum_ratio == folded.minimum_ratio == 250.0
 
 
 def test_demands_too_small_to_divide_by_are_refused():

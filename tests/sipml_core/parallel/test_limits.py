@@ -79,3 +79,16 @@ def test_counter_rotating_rings_leave_one_peer_less():
     assert placement_limits(8, 4, 6, ring_peers=2).range_hops == 2
     assert placement_limits(8, 4, 5).range_hops == 2
     assert placement_limits(8, 4, 5, ring_peers=2).range_hops == 1
+
+
+def test_a_chain_needs_two_peers_and_neighbours_in_reach_only():
+    """Degree 3, one for the replicas: two peers, direct exchanges one hop apart at most. A single group of
+    16 on a ring of reach 2: sub-ops may sit anywhere, for those in between pass things on."""
+    assert placement_limits(8, 4, 3, 8).range_hops == 1
+    assert placement_limits(8, 4, 3, 8, chain=True).range_hops is None
+    assert placement_limits(16, 1, None, 2).range_hops == 2
+    assert placement_limits(16, 1, None, 2, chain=True).range_hops is None
+    with pytest.raises(InfeasibleError, match="leaves 1; the largest mp is 2"):
+        placement_limits(8, 4, 2, 8, chain=True)
+    with pytest.raises(InfeasibleError, match="reach_hops is 4"):
+        placement_limits(8, 4, 16, 4, chain=True)
