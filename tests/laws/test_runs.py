@@ -178,7 +178,6 @@ def test_on_a_ring_the_faster_exchange_is_taken_and_named(layout, bandwidth_gbps
     assert case("auto") == min(chain, direct, key=lambda case: case.iteration_us)
 
 
-<<<<<<< HEAD
 def test_progress_does_not_go_back(monkeypatch):
     """Also where a case is simulated in two forms, one after the other."""
     monkeypatch.setattr("sipml_core.engine.simulate._PROGRESS_S", 0.0)
@@ -192,11 +191,6 @@ def test_progress_does_not_go_back(monkeypatch):
     assert 0.5 < told[-1] <= 1
 
 
-def test_where_there_is_no_ring_the_exchange_is_direct():
-    assert {
-        case.exchange for case in run(tables(topologies=["elect-flat", "sip-ocs"], mp=4, dp=2)).cases
-    } == {"direct"}
-=======
 def test_without_circuits_the_exchange_is_direct():
     (case,) = run(tables(topologies=["elect-flat"], mp=4, dp=2)).cases
     assert case.exchange == "direct"
@@ -241,7 +235,6 @@ def test_circuits_do_not_depend_on_the_last_digit_of_a_demand():
         run_ = simulate(form.tasks, form.network, driver=form.circuits, queue="source", kernel=kernel)
         ends.append(run_.end_us)
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
->>>>>>> 169ca3c9e786760cb4b91a1a48e6331aef98304f
 
 
 def test_degrees_left_out_are_searched():
