@@ -90,10 +90,10 @@ def ablations(registry: Registry) -> list[str]:
     """The same cases with one assumption changed."""
     slow_uplink, slow_nvlink = "topology.uplink_gbps=80", "cluster.bandwidth_gbps='120 GB/s'"
     changes: list[tuple[str, str, tuple[str, ...], str | None]] = [
-        ("at the end", "flat ring only", (), "ring"),
+        ("at the end", "flat ring only", (), "flat"),
         ("at the end", "InfiniBand at 80 Gb/s", (slow_uplink,), None),
         ("at the end", "NVLink at 120 GB/s", (slow_nvlink,), None),
-        ("overlapped", "flat ring only", (), "ring"),
+        ("overlapped", "flat ring only", (), "flat"),
         ("overlapped", "InfiniBand at 80 Gb/s", (slow_uplink,), None),
     ]
     for label in ("MP 8", "DP 2 x MP 4"):

@@ -128,7 +128,7 @@ def _registry() -> Registry:
     "--max-wall",
     type=click.FloatRange(min=0, min_open=True),
     metavar="SECONDS",
-    help="Give up after so long.",
+    help="Give up after so long. Looked at while a case is simulated, not while it is prepared.",
 )
 @answers
 def run(
@@ -437,7 +437,7 @@ def _computing(folder: Path, answers_in: Path | None = None) -> Iterator[Callabl
 
     left = f"; nothing was written to {folder}"
     if answers_in:
-        left += f"; the answers so far are kept in {answers_in}: the same command goes on from them"
+        left += f"; any answers so far are kept in {answers_in}: the same command goes on from them"
     meta = click.get_current_context().meta
     meta[LEFT] = left
     prepare_folder(folder)

@@ -33,7 +33,10 @@ def plan_circuits(
     table = apply_overrides({"name": topology}, overrides)
     if scheduler is not None:
         table["scheduler"] = scheduler
-    cluster = Cluster(gpus=traffic.gpus, bandwidth_gbps=parse_gbps(bandwidth_gbps))
+    try:
+        cluster = Cluster(gpus=traffic.gpus, bandwidth_gbps=parse_gbps(bandwidth_gbps))
+    except ConfigError as error:
+        raise ConfigError(f"bandwidth {str(error).removeprefix('bandwidth_gbps ')}") from None
     interconnect = read_interconnect(table, "topology", cluster, registry)
     fabric = interconnect.topology.build(cluster)
     if fabric.circuits is None or interconnect.scheduler is None:

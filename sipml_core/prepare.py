@@ -19,7 +19,7 @@ from sipml_core.circuits.driver import (
 from sipml_core.circuits.estimators import ESTIMATORS
 from sipml_core.circuits.relay import with_relays
 from sipml_core.config import Experiment, Interconnect, Job
-from sipml_core.errors import ConfigError, InfeasibleError
+from sipml_core.errors import ConfigError, InfeasibleError, PluginError
 from sipml_core.model.balanced import BalancedGraph, Placement
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.network import Network
@@ -120,7 +120,7 @@ class _Form:
 
     @property
     def all_reduce(self) -> str:
-        return "two-tier" if self.server_gpus else "ring"
+        return "two-tier" if self.server_gpus else "flat"
 
 
 #: What is simulated: tasks, network, circuits, and the GPUs whose accounts count.
@@ -210,6 +210,11 @@ class Workbench:
 
     def _fabric(self, interconnect: Interconnect) -> Fabric:
         fabric = interconnect.topology.build(interconnect.cluster)
+        if not isinstance(fabric, Fabric):
+            raise PluginError(
+                f"topology {interconnect.topology.name!r}: build returned a {type(fabric).__name__}, not a "
+                "Fabric (Fabric.from_networkx makes one of a graph)"
+            )
         if fabric.circuits and interconnect.scheduler is None:
             raise ConfigError(f"topology {interconnect.label!r} has circuits and needs a scheduler")
         scheduler = interconnect.scheduler

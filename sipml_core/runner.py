@@ -43,8 +43,11 @@ class Clock:
             return None
         left = self.limit_s - (time.monotonic() - self.started)
         if left <= 0:
-            raise LimitError(f"the wall-clock limit of {self.limit_s:g} s was reached; nothing was written")
+            raise self.reached()
         return left
+
+    def reached(self) -> LimitError:
+        return LimitError(f"the wall-clock limit of {self.limit_s:g} s was reached; nothing was written")
 
 
 def run_case(
@@ -130,15 +133,21 @@ def simulate_case(
         limits_us.append(faster_than.iteration_us)
     if prepared.fabric.sharing == "bound":
         return _bound_result(prepared)
-    timeline = simulate(
-        prepared.tasks,
-        prepared.network,
-        driver=prepared.circuits,
-        queue=experiment.engine.queue,
-        max_time_us=min(limits_us),
-        max_wall_s=clock.left_s(),
-        progress=progress,
-    )
+    left_s = clock.left_s()
+    try:
+        timeline = simulate(
+            prepared.tasks,
+            prepared.network,
+            driver=prepared.circuits,
+            queue=experiment.engine.queue,
+            max_time_us=min(limits_us),
+            max_wall_s=left_s,
+            progress=progress,
+        )
+    except TooSlowError:
+        raise
+    except LimitError:
+        raise clock.reached() from None
     return _result(prepared, timeline)
 
 

@@ -101,7 +101,9 @@ def simulate(
         if state is State.STALLED:
             raise stalled(session, circuits.capacity_gbps)
         if state is State.PAUSED and session.now_us >= limit_us:
-            raise TooSlowError(f"simulated-time limit of {limit_us:g} us reached with {_left(session)}")
+            raise TooSlowError(
+                f"simulated-time limit of {limit_us:g} us (max_time_us) reached with {_left(session)}"
+            )
         if state is State.PAUSED:
             circuits.act()
 

@@ -23,7 +23,7 @@ class CaseResult:
     dp: int = _column("data-parallel degree: replicas")
     global_batch: int = _column("samples in one iteration, all replicas together")
     scheduler: str = _column("circuit scheduler, empty on packet networks")
-    all_reduce: str = _column("algorithm that synchronises gradients: ring or two-tier")
+    all_reduce: str = _column("algorithm that synchronises gradients: one flat ring, or two-tier")
     exchange: str = _column("how a group exchanges: direct, or from device to device along a chain")
     iteration_us: float = _column("time of one training iteration", "us")
     compute_us: float = _column("of it, a GPU computes: mean over GPUs", "us")

@@ -132,7 +132,9 @@ def _part_of(control: CircuitControl | None, lowering: Lowering, step: int) -> C
     image[gpu_at] = np.roll(gpu_at, -step * lowering.period * lowering.strategy.mp)
     part = control.folded(image)
     if part is None:
-        raise NoSymmetryError("re-planned circuits can differ between groups")
+        raise NoSymmetryError(
+            "re-planned circuits can differ between groups: no part of the network stands for all"
+        )
     return part
 
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 from rich.table import Table
+from rich.text import Text
 
 from sipml_core.errors import ConfigError, unknown
 from sipml_core.interfaces import Offer, Workload
@@ -44,11 +45,11 @@ def offer_page(registry: Registry, name: str) -> Table:
         known = {known for by_name in registry.entries.values() for known in by_name}
         raise ConfigError(unknown("plugin offer", name, known))
     entry = entries[0]
-    table = Table(title=_title(entry), title_justify="left", caption_justify="left")
+    table = Table(title=Text(_title(entry)), title_justify="left", caption_justify="left")
     for column in ("option", "type", "unit", "default", "meaning"):
         table.add_column(column, overflow="fold")
     for row in option_rows(entry.offer.Options):
-        table.add_row(row["option"], row["type"], row["unit"], row["default"], row["meaning"])
+        table.add_row(*map(Text, (row["option"], row["type"], row["unit"], row["default"], row["meaning"])))
     return table
 
 

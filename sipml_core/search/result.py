@@ -37,7 +37,7 @@ class SearchRow:
     steps_to_accuracy: float = _column("iterations to the target accuracy")
     estimate_s: float | None = _column("time-to-accuracy by the estimate", "s")
     time_to_accuracy_s: float | None = _column("time-to-accuracy, simulated", "s")
-    all_reduce: str = _column("algorithm that synchronises gradients: ring or two-tier")
+    all_reduce: str = _column("algorithm that synchronises gradients: one flat ring, or two-tier")
     exchange: str = _column("how a group exchanges: direct, or from device to device along a chain")
     memory_bytes: float | None = _column("device memory the fullest GPU needs", "bytes")
     extrapolated: bool = _column("the batch lies outside the measured convergence data")

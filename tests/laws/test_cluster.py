@@ -71,7 +71,7 @@ def test_bytes_between_servers_are_the_closed_forms(mp, dp, server_gpus):
     2 M (S - 1) / S in two tiers, where the GPUs of a server share the exchange."""
     case = experiment(mp=mp, dp=dp, server_gpus=server_gpus)
     servers, size = mp * dp // server_gpus, gradient_bytes(case)
-    expected = {"ring": 2 * size * (dp - 1) / dp, "two-tier": 2 * size * (servers - 1) / servers}
+    expected = {"flat": 2 * size * (dp - 1) / dp, "two-tier": 2 * size * (servers - 1) / servers}
     made = forms(case)
     assert made.keys() == expected.keys()
     for name, form in made.items():
@@ -81,7 +81,7 @@ def test_bytes_between_servers_are_the_closed_forms(mp, dp, server_gpus):
             assert crossed == pytest.approx([expected[name]] * servers, rel=1e-12), name
 
 
-@pytest.mark.parametrize("form", ["ring", "two-tier"])
+@pytest.mark.parametrize("form", ["flat", "two-tier"])
 def test_every_member_sends_the_same_bytes_in_either_form(form):
     """2 M (n - 1) / n out of each of n GPUs, and into each."""
     case = experiment(mp=1, dp=16, server_gpus=4)
@@ -100,7 +100,7 @@ def test_the_better_all_reduce_is_chosen_and_named(mp, dp, server_gpus):
         name: simulate_case(case, form, Clock(limit_s=None), lambda *_: None).iteration_us
         for name, form in forms(case).items()
     }
-    assert times["two-tier"] < times["ring"]
+    assert times["two-tier"] < times["flat"]
     assert (row.all_reduce, row.iteration_us) == ("two-tier", times["two-tier"])
 
 
@@ -108,7 +108,7 @@ def test_a_slow_uplink_sets_the_time_of_the_all_reduce():
     """At 1 Gbps = 125 bytes / us, gradients sent after the backward pass add what the uplink takes; the rest
     (in the server, 1000 times faster) less than 1 %."""
     case = experiment(mp=1, dp=8, server_gpus=4)
-    across_us = {"ring": 2 * gradient_bytes(case) * 7 / 8 / 125, "two-tier": gradient_bytes(case) / 125}
+    across_us = {"flat": 2 * gradient_bytes(case) * 7 / 8 / 125, "two-tier": gradient_bytes(case) / 125}
     for name, form in forms(case).items():
         row = simulate_case(case, form, Clock(limit_s=None), lambda *_: None)
         assert row.iteration_us - row.compute_us == pytest.approx(across_us[name], rel=0.01)
@@ -126,7 +126,7 @@ def test_a_slow_uplink_sets_the_time_of_the_all_reduce():
     ],
 )
 def test_where_servers_do_not_hold_several_whole_groups_there_is_the_ring_alone(mp, dp, server_gpus):
-    assert forms(experiment(mp=mp, dp=dp, server_gpus=server_gpus)).keys() == {"ring"}
+    assert forms(experiment(mp=mp, dp=dp, server_gpus=server_gpus)).keys() == {"flat"}
 
 
 @pytest.fixture(scope="module")

@@ -122,7 +122,9 @@ def test_simulated_time_limit(kit, kernel):
     tasks = job.build()
     network = kit.ports(tasks, 100.0)
     assert simulate(tasks, network, max_time_us=10.0, kernel=kernel).total_us == 10.0
-    with pytest.raises(LimitError, match=r"simulated-time limit of 9.5 us reached with 1 of 10 tasks left"):
+    with pytest.raises(
+        LimitError, match=r"simulated-time limit of 9.5 us .max_time_us. reached with 1 of 10 tasks left"
+    ):
         simulate(tasks, network, max_time_us=9.5, kernel=kernel)
 
 
