@@ -64,7 +64,7 @@ class EngineTable:
     )  # fmt: skip
     max_time_us: float | None = option(
         None, converter=attrs.converters.optional(parse_us), validator=attrs.validators.optional(positive),
-        unit="us", doc="simulated time after which a run stops with an error, and a search gives a candidate up",
+        unit="us", doc="simulated time after which a run stops with an error and a search drops a candidate",
     )  # fmt: skip
     fold: str = option(
         "never", validator=one_of("auto", "never", "require"),
