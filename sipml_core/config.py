@@ -153,6 +153,10 @@ class Experiment:
     tables: Mapping[str, Any]
 
 
+#: Sections that a key may be looked for in, whichever it was put in.
+_SECTIONS = {"cluster": Cluster, "engine": EngineTable, "strategy": StrategyTable, "search": SearchTable}
+
+
 @attrs.frozen(kw_only=True)
 class _Sections:
     """The top level of an experiment file."""
@@ -189,8 +193,8 @@ def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment
     ConfigError
         One line with the path of the key at fault.
     """
-    top = structure(tables, _Sections, "experiment")
-    cluster = structure(top.cluster, Cluster, "cluster")
+    top = structure(tables, _Sections, "experiment", _SECTIONS)
+    cluster = structure(top.cluster, Cluster, "cluster", _SECTIONS)
     gpu_table, gpu = _gpu(top.gpu, registry)
     interconnects = tuple(
         read_interconnect(table, path, cluster, registry) for path, table in _list(top.topology, "topology")
@@ -207,7 +211,7 @@ def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment
         precision=gpu_table.precision,
         jobs=jobs,
         interconnects=interconnects,
-        engine=structure(top.engine, EngineTable, "engine"),
+        engine=structure(top.engine, EngineTable, "engine", _SECTIONS),
         tables=dict(tables),
     )
 
@@ -316,9 +320,9 @@ def _job(table: Mapping[str, Any], path: str, top: _Sections, cluster: Cluster, 
     job = Job(
         label=_label(table, workload.name, path),
         workload=workload,
-        table=structure(merged, StrategyTable, where),
+        table=structure(merged, StrategyTable, where, _SECTIONS),
         placer=placer,
-        search=structure(searched, SearchTable, where_searched),
+        search=structure(searched, SearchTable, where_searched, _SECTIONS),
         placers=tuple(
             _offer("placer", name, f"{where_searched}.placers[{i}]", registry) for i, name in enumerate(named)
         ),

@@ -23,8 +23,13 @@ from sipml_core.errors import ConfigError, nearest
 T = TypeVar("T")
 
 
-def structure(table: Any, model: type[T], path: str) -> T:
+def structure(table: Any, model: type[T], path: str, elsewhere: Mapping[str, type[Any]] | None = None) -> T:
     """An instance of `model` from a TOML table.
+
+    Parameters
+    ----------
+    elsewhere
+        Models of other sections: an unknown key that is known there is told so.
 
     Raises
     ------
@@ -36,25 +41,25 @@ def structure(table: Any, model: type[T], path: str) -> T:
     try:
         return _CONVERTER.structure(table, model)
     except BaseValidationError as error:
-        raise ConfigError(_explain(error, path, model)) from None
+        raise ConfigError(_explain(error, path, model, elsewhere or {})) from None
 
 
-def _explain(error: BaseException, path: str, model: Any) -> str:
+def _explain(error: BaseException, path: str, model: Any, elsewhere: Mapping[str, type[Any]]) -> str:
     """The first fault in a cattrs error tree, in words."""
     if isinstance(error, ClassValidationError):
         with_notes, without = error.group_exceptions()
         if without:
-            return _explain(without[0], path, error.cl)
+            return _explain(without[0], path, error.cl, elsewhere)
         inner, note = with_notes[0]
-        return _explain(inner, f"{path}.{note.name}", note.type)
+        return _explain(inner, f"{path}.{note.name}", note.type, {})
     if isinstance(error, IterableValidationError):
         elements, others = error.group_exceptions()
         if elements:
             inner, index = elements[0]
-            return _explain(inner, f"{path}[{index.index}]", index.type)
-        return _explain(others[0], path, model)
+            return _explain(inner, f"{path}[{index.index}]", index.type, {})
+        return _explain(others[0], path, model, {})
     if isinstance(error, ForbiddenExtraKeysError):
-        return _unknown_key(sorted(error.extra_fields)[0], path, keys(error.cl))
+        return _unknown_key(sorted(error.extra_fields)[0], path, keys(error.cl), elsewhere)
     if isinstance(error, KeyError):
         return f"{path} is required"
     if isinstance(error, ConfigError) and attrs.has(model):
@@ -64,7 +69,10 @@ def _explain(error: BaseException, path: str, model: Any) -> str:
     return f"{path} {error}"
 
 
-def _unknown_key(key: str, path: str, allowed: Iterable[str]) -> str:
+def _unknown_key(key: str, path: str, allowed: Iterable[str], elsewhere: Mapping[str, type[Any]]) -> str:
+    home = next((section for section, model in elsewhere.items() if key in keys(model)), None)
+    if home is not None:
+        return f"{path}.{key} is not a known key; {key} belongs in [{home}]"
     names = sorted(allowed)
     close = nearest(key, names)
     hint = f"; did you mean {close!r}?" if close else ";"

@@ -155,3 +155,18 @@ def test_divisors_are_all_of_them():
     assert divisors(12) == [1, 2, 3, 4, 6, 12]
     assert divisors(16) == [1, 2, 4, 8, 16]
     assert divisors(1) == [1]
+
+
+@pytest.mark.parametrize(
+    ("tables", "path", "home"),
+    [
+        ({"engine": {"exchange": "chain"}}, "engine.exchange", "strategy"),
+        ({"strategy": {"fold": "auto"}}, "workload.strategy.fold", "engine"),
+        ({"cluster": {"gpus": 4, "bandwidth_gbps": 1, "top": 2}}, "cluster.top", "search"),
+        ({"exchange": "chain"}, "experiment.exchange", "strategy"),
+    ],
+)
+def test_a_key_in_the_wrong_section_is_told_the_right_one(tables, path, home):
+    key = path.rpartition(".")[2]
+    with pytest.raises(ConfigError, match=rf"^{path} is not a known key; {key} belongs in \[{home}\]$"):
+        read(**tables)
