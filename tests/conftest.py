@@ -4,12 +4,15 @@ import functools
 import os
 import shutil
 import subprocess
+from pathlib import Path
 
 import pytest
 
 os.environ.setdefault("MPLBACKEND", "Agg")
 
 STRICT = ["-std=c99", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
+#: What the C tests share.
+HELPERS = Path(__file__).parent / "c"
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
 
 
@@ -41,6 +44,7 @@ def run_sanitized(sanitizing_compiler, tmp_path_factory):
             *STRICT,
             *SANITIZE,
             f"-I{sources}",
+            f"-I{HELPERS}",
             *files,
             "-lm",
             "-o",

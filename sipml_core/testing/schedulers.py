@@ -107,13 +107,17 @@ class SchedulerConformance(OfferConformance):
     def test_images_are_treated_alike(self) -> None:
         if not self.scheduler.treats_alike:
             return
+        folds = False
         for gpus in (*self.sizes, 96):
             control = self.control(gpus)
             for turn in (n for n in range(1, gpus) if gpus % n == 0):
                 part = control.folded((np.arange(gpus, dtype=np.int32) + turn) % gpus)
                 if part is not None:
+                    folds = True
                     with law("what repeats is planned alike, whole or folded", gpus=gpus, turn=turn):
                         self._compare_folded(control, part, turn)
+        with law("what treats images alike can be folded", topology=self.topology.name):
+            require(folds, "CircuitControl.folded is None for every turn of every size")
 
     def _compare_folded(self, control: CircuitControl, part: CircuitControl, turn: int) -> None:
         scheduler, whole, folded = self.make(), None, None

@@ -1,40 +1,14 @@
 /* The planner of the circuit switches without Python, for sanitizers: laws on random traffic, repeated planning, and
  * every refusal. Arrays are allocated at their exact length, so that one element too far is seen.
  * Prints what fails and returns whether something did. */
+#include "draw.h"
+#include "expect.h"
 #include "ocs.h"
 
 #include <math.h>
 #include <stdio.h>
 #include <stdlib.h>
 #include <string.h>
-
-static int failures;
-
-static void expect(int true_so, const char *what, int line)
-{
-    if (!true_so) {
-        printf("line %d: %s\n", line, what);
-        failures++;
-    }
-}
-#define EXPECT(condition) expect((condition), #condition, __LINE__)
-
-/* Knuth's MMIX generator; the high bits are good enough for tests. */
-static int below(uint64_t *seed, int stop)
-{
-    *seed = *seed * 6364136223846793005u + 1442695040888963407u;
-    return (int)((*seed >> 33) % (uint64_t)stop);
-}
-
-/* An array of exactly this length; of none at all, null. */
-static void *array(int64_t length, size_t size)
-{
-    void *a = length ? calloc((size_t)length, size) : NULL;
-
-    if (length && !a)
-        exit(2);
-    return a;
-}
 
 typedef struct traffic {
     ocs_problem problem; /* what the planner sees */

@@ -1,22 +1,12 @@
 /* What the planner of the ring refuses: status, the row or circuit it speaks of, and inputs left as they were.
  * Prints what fails and returns whether something did. */
+#include "expect.h"
 #include "ring.h"
 
 #include <float.h>
 #include <math.h>
 #include <stdio.h>
 #include <string.h>
-
-static int failures;
-
-static void expect(int true_so, const char *what, int line)
-{
-    if (!true_so) {
-        printf("line %d: %s\n", line, what);
-        failures++;
-    }
-}
-#define EXPECT(condition) expect((condition), #condition, __LINE__)
 
 enum { GPUS = 6, PAIRS = 3, MOST = 2 * PAIRS, CIRCUITS = GPUS * 4 };
 

@@ -1,6 +1,7 @@
 /* The engine without Python, for sanitizers: laws on random graphs, capacities that change, and every refusal.
  * Prints what fails and returns how much did. */
 #include "engine.h"
+#include "expect.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -8,17 +9,6 @@
 #include <string.h>
 
 enum { GPUS = 12, TASKS = 150, SENDS = 400, LINKS = 14, WIDTH = 8, PAIRS = GPUS * (GPUS - 1), EDGES = 900 };
-
-static int failures;
-
-static void expect(int true_so, const char *what, int line)
-{
-    if (!true_so) {
-        printf("line %d: %s\n", line, what);
-        failures++;
-    }
-}
-#define EXPECT(condition) expect((condition), #condition, __LINE__)
 
 typedef struct job {
     int32_t gpu[TASKS], priority[TASKS + SENDS], successors[EDGES], mark[2], transfer_pair[SENDS];
