@@ -76,14 +76,6 @@ class CircuitPlan:
         """Settled capacity of any pairs; 0 where the plan has no circuit. [Gbps]"""
         return at_rows(self.gbps, self.row_of(src, dst))
 
-    def carried_capacity_gbps(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Capacity of any pairs while changed circuits are dark. [Gbps]"""
-        return at_rows(self.carried_gbps, self.row_of(src, dst))
-
-    def darkness_us(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.float64]:
-        """How long the changed circuits of any pairs are dark. [us]"""
-        return at_rows(self.dark_us, self.row_of(src, dst))
-
     def row_of(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.intp]:
         """Where any pairs stand in the plan; -1 for one that it does not name."""
         if len(self.src) == 0:
