@@ -20,6 +20,7 @@ from sipml_core.circuits.estimators import ESTIMATORS
 from sipml_core.circuits.relay import with_relays
 from sipml_core.config import Experiment, Interconnect, Job
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError
+from sipml_core.forms import Form, all_reduce_servers, exchanges
 from sipml_core.model.balanced import BalancedGraph, Placement
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.network import Network
@@ -107,22 +108,6 @@ class Draft:
     all_reduce: str
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class _Form:
-    """A case with everything decided: how groups exchange, where sub-ops are, how gradients are summed."""
-
-    strategy: Strategy
-    fabric: Fabric
-    placement: Placement
-    memory_bytes: float
-    #: Servers in two tiers, or None for one flat ring.
-    server_gpus: int | None
-
-    @property
-    def all_reduce(self) -> str:
-        return "two-tier" if self.server_gpus else "flat"
-
-
 #: What is simulated: tasks, network, circuits, and the GPUs whose accounts count.
 _Part = tuple[TaskGraph, Network, ScheduledCircuits | None, NDArray[np.int32]]
 
@@ -148,7 +133,7 @@ class Workbench:
             with a route for each pair that must talk.
         """
 
-        def finish(form: _Form) -> Prepared:
+        def finish(form: Form) -> Prepared:
             return self._finish(job, interconnect, form)
 
         return self._in_each_form(job, interconnect, strategy, finish)
@@ -162,7 +147,7 @@ class Workbench:
             As `prepare`.
         """
 
-        def finish(form: _Form) -> Draft:
+        def finish(form: Form) -> Draft:
             lowering = self._lowering(job, interconnect, form)
             pairs = Pairs.of(lowering)
             network, _, capacity_gbps = self._first_circuits(interconnect, form.fabric, pairs)
@@ -180,19 +165,19 @@ class Workbench:
         return self._in_each_form(job, interconnect, strategy, finish)
 
     def _in_each_form(
-        self, job: Job, interconnect: Interconnect, strategy: Strategy, finish: Callable[[_Form], _T]
+        self, job: Job, interconnect: Interconnect, strategy: Strategy, finish: Callable[[Form], _T]
     ) -> list[_T]:
         """What `finish` makes of each form that can run; `InfeasibleError` if none can."""
         fabric = self._fabric(interconnect)
         found: list[_T] = []
         refusals: list[InfeasibleError] = []
-        for exchange in _exchanges(fabric, strategy):
+        for exchange in exchanges(fabric, strategy):
             chosen = attrs.evolve(strategy, exchange=exchange)
             try:
                 placement, memory_bytes = self._placed(job, interconnect, chosen, fabric)
                 found += [
                     finish(
-                        _Form(
+                        Form(
                             strategy=chosen,
                             fabric=fabric,
                             placement=placement,
@@ -200,7 +185,7 @@ class Workbench:
                             server_gpus=server_gpus,
                         )
                     )
-                    for server_gpus in _all_reduce_servers(fabric, strategy)
+                    for server_gpus in all_reduce_servers(fabric, strategy)
                 ]
             except InfeasibleError as error:
                 refusals.append(error)
@@ -267,7 +252,7 @@ class Workbench:
         )
         return graph
 
-    def _finish(self, job: Job, interconnect: Interconnect, form: _Form) -> Prepared:
+    def _finish(self, job: Job, interconnect: Interconnect, form: Form) -> Prepared:
         lowering = self._lowering(job, interconnect, form)
         part = self._folded(interconnect, form.fabric, lowering)
         if part is None:
@@ -290,7 +275,7 @@ class Workbench:
             all_reduce=form.all_reduce,
         )
 
-    def _lowering(self, job: Job, interconnect: Interconnect, form: _Form) -> Lowering:
+    def _lowering(self, job: Job, interconnect: Interconnect, form: Form) -> Lowering:
         plan: GroupPlan = self._plans.get(
             (job.label, form.strategy, interconnect.cluster, form.placement.limits),
             lambda: GroupPlan.of(form.placement, form.strategy),
@@ -371,27 +356,6 @@ class Workbench:
             )
             driver = driver.on(network)
         return network, driver
-
-
-def _exchanges(fabric: Fabric, strategy: Strategy) -> list[str]:
-    """Forms of exchange inside a group to choose from: on circuits both, unless all are neighbours anyway.
-
-    With two devices they differ only where parts of a sum on one device leave together.
-    """
-    if strategy.exchange != "auto":
-        return [strategy.exchange]
-    return ["direct"] if fabric.circuits is None or strategy.mp <= 2 else ["chain", "direct"]
-
-
-def _all_reduce_servers(fabric: Fabric, strategy: Strategy) -> list[int | None]:
-    """Servers by which gradients are synchronised in two tiers, or None for one flat ring.
-
-    Two tiers are possible where whole groups fill whole servers, and more than one server.
-    """
-    size = fabric.server_gpus
-    if not size or size <= strategy.mp or size % strategy.mp or strategy.gpus % size or strategy.gpus == size:
-        return [None]
-    return [None, size]
 
 
 def _refuse_unforeseen(interconnect: Interconnect, fabric: Fabric) -> None:

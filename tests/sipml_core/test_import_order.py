@@ -25,6 +25,7 @@ FLOORS = [
     ["builtin", "plugins"],
     ["structure", "overrides", "located", "scaffold"],
     ["config"],
+    ["forms"],
     ["prepare", "candidates"],
     ["runner", "planning"],
     ["search"],
