@@ -17,8 +17,6 @@ from sipml_ring import kernel
 from sipml_ring.bound import lp_bound
 from sipml_ring.circuits import RingCircuits
 
-DIRECTIONS = ("clockwise", "counter-clockwise")
-
 
 @attrs.frozen(kw_only=True, eq=False)
 class RingPlan(CircuitPlan):
