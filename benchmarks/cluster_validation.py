@@ -12,11 +12,10 @@ from typing import Any
 
 import attrs
 
-from sipml_core.config import read_experiment, read_tables
-from sipml_core.engine.simulate import simulate
-from sipml_core.overrides import apply_overrides
-from sipml_core.plugins import Registry, load
-from sipml_core.prepare import Workbench
+from sipml_core.cases import Workbench
+from sipml_core.engine import simulate
+from sipml_core.experiment import apply_overrides, read_experiment, read_tables
+from sipml_core.plugin import Registry, load
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 

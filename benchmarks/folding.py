@@ -8,11 +8,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sipml_core.config import Interconnect, Job, read_experiment
-from sipml_core.model.strategy import Strategy
-from sipml_core.plugins import load
-from sipml_core.prepare import Workbench
-from sipml_core.runner import Clock, simulate_case
+from sipml_core.cases import Clock, Workbench, simulate_case
+from sipml_core.experiment import Interconnect, Job, read_experiment
+from sipml_core.model import Strategy
+from sipml_core.plugin import load
 
 TOPOLOGIES = [
     {"name": "elect-flat"},

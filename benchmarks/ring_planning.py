@@ -27,7 +27,7 @@ import attrs
 import numpy as np
 from sipml_ring import RingPlan, plan
 
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 
 HEADINGS = "| shape | scheduler | N | pairs | plan | again | drift | of bound | total | stay |"
 

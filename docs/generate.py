@@ -16,12 +16,20 @@ from typing import Any
 
 import attrs
 
-from sipml_core import hookspecs
-from sipml_core.config import EngineTable, GpuTable, SearchTable, StrategyTable
-from sipml_core.interfaces import GpuModel, Offer, Placer, Scheduler, Topology, Workload
-from sipml_core.model.cluster import Cluster
-from sipml_core.plugins import Registry, load
-from sipml_core.report.offers import default_batch, option_rows
+from sipml_core.experiment import EngineTable, GpuTable, SearchTable, StrategyTable
+from sipml_core.model import Cluster
+from sipml_core.plugin import (
+    GpuModel,
+    Offer,
+    Placer,
+    Registry,
+    Scheduler,
+    Topology,
+    Workload,
+    hookspecs,
+    load,
+)
+from sipml_core.report import default_batch, option_rows
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent

@@ -15,7 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 from sipml_ocs.kernel import Problem
 
 Entries = list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 from sipml_ocs import ilp
 from sipml_ocs.circuits import OcsPlan
 from sipml_ocs.kernel import DARK, Problem

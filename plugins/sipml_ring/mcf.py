@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 from sipml_ring import kernel
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.planning import assemble, circuits_of, waits

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 from sipml_ring import kernel
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.folding import first_circuits, first_period, planned_period, turned_round

@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import at_least, positive
 from sipml_core.errors import ConfigError
+from sipml_core.fields import at_least, positive
 
 if TYPE_CHECKING:
     from sipml_ring.circuits import RingCircuits

@@ -10,9 +10,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import float64_vector, int32_matrix, int32_vector
-from sipml_core.model.circuits import CircuitPlan
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.fields import float64_vector, int32_matrix, int32_vector
+from sipml_core.model import CircuitPlan, TrafficMatrix
 from sipml_ring import kernel
 from sipml_ring.bound import lp_bound
 from sipml_ring.circuits import RingCircuits

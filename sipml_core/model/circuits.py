@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import at_least, float64_vector, int32_vector, positive
+from sipml_core.fields import at_least, float64_vector, int32_vector, positive
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -9,15 +9,13 @@ from typing import Any
 
 from rich.table import Table
 
-from sipml_core.config import Experiment, Job
+from sipml_core.cases import Workbench
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.model.results import CaseResult
-from sipml_core.model.strategy import Strategy
-from sipml_core.parallel.layout import Layout
-from sipml_core.parallel.splits import explain
-from sipml_core.prepare import Workbench
-from sipml_core.search.result import SearchResult
-from sipml_core.units import format_us
+from sipml_core.experiment import Experiment, Job
+from sipml_core.fields import format_us
+from sipml_core.model import CaseResult, Strategy
+from sipml_core.partition import Layout, explain
+from sipml_core.search import SearchResult
 
 _CHOSEN = ("ops", "like it", "cut along", "as", "parts")
 _COSTS = ("compute", "traffic", "sync", "next best", "would add")

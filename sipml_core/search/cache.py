@@ -17,10 +17,10 @@ from typing import Any
 
 import attrs
 
-from sipml_core.candidates import Candidate
-from sipml_core.config import Experiment, Interconnect
+from sipml_core.cases import Candidate
 from sipml_core.errors import ConfigError
-from sipml_core.interfaces import Offer
+from sipml_core.experiment import Experiment, Interconnect
+from sipml_core.plugin import Offer
 
 Answer = dict[str, Any]
 

@@ -16,14 +16,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.config import Interconnect, Job
-from sipml_core.engine.simulate import simulate
-from sipml_core.model.fabric import NO_LINK
-from sipml_core.model.network import Network
-from sipml_core.model.strategy import Strategy
-from sipml_core.model.taskgraph import TaskGraph
-from sipml_core.parallel.lowering import Lowering
-from sipml_core.prepare import Draft, Workbench
+from sipml_core.cases import Draft, Workbench
+from sipml_core.engine import simulate
+from sipml_core.experiment import Interconnect, Job
+from sipml_core.lowering import Lowering
+from sipml_core.model import NO_LINK, Network, Strategy, TaskGraph
 
 
 @attrs.frozen(kw_only=True)

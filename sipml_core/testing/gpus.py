@@ -9,10 +9,8 @@ from typing import Any, ClassVar
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.interfaces import GpuModel
-from sipml_core.model.opgraph import Phase
-from sipml_core.model.opwork import OpWork, op_work
-from sipml_core.model.precision import PRECISIONS
+from sipml_core.model import PRECISIONS, OpWork, Phase, op_work
+from sipml_core.plugin import GpuModel
 from sipml_core.testing.jobs import small_workloads
 from sipml_core.testing.laws import OfferConformance, law, require
 

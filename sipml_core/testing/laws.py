@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import attrs
 
 from sipml_core.errors import ConfigError, SipmlError
-from sipml_core.interfaces import Offer
-from sipml_core.structure import structure
+from sipml_core.experiment import structure
+from sipml_core.plugin import Offer
 
 #: What a user may type where a number, a name or a switch is expected.
 _NONSENSE: tuple[Any, ...] = (math.nan, math.inf, -1, -1.5, 0, "no such value", "", True, [], {})
@@ -75,7 +75,7 @@ class OfferConformance:
     def test_every_option_is_documented_with_its_unit(self) -> None:
         for field in attrs.fields(self.offer.Options):
             with law("every option has a sentence, and a unit if its name has one", option=field.name):
-                require(field.metadata.get("doc"), "no doc: declare it with sipml_core.options.option")
+                require(field.metadata.get("doc"), "no doc: declare it with sipml_core.fields.options.option")
                 unit = _UNITS.get(field.name.rpartition("_")[2]) if "_" in field.name else None
                 require(not unit or field.metadata.get("unit"), f"no unit, and the name says {unit}")
 

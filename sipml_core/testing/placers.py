@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sipml_core.errors import InfeasibleError
-from sipml_core.interfaces import Placer
-from sipml_core.model.balanced import BalancedGraph, Placement, PlacementLimits
-from sipml_core.model.cluster import Cluster
-from sipml_core.parallel.layout import tensor_layout
-from sipml_core.parallel.partition import partition
+from sipml_core.model import BalancedGraph, Cluster, Placement, PlacementLimits
+from sipml_core.partition import partition, tensor_layout
+from sipml_core.plugin import Placer
 from sipml_core.testing.jobs import small_gpu, small_workloads
 from sipml_core.testing.laws import OfferConformance, law, require
 

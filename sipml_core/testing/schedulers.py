@@ -8,11 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sipml_core.errors import ConfigError
-from sipml_core.interfaces import Scheduler, Topology
-from sipml_core.model.circuits import CircuitControl, CircuitPlan
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.fabric import Fabric
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import CircuitControl, CircuitPlan, Cluster, Fabric, TrafficMatrix
+from sipml_core.plugin import Scheduler, Topology
 from sipml_core.testing.jobs import run_training, small_gpu, small_placer, small_workloads
 from sipml_core.testing.laws import OfferConformance, law, require
 

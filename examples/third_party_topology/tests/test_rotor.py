@@ -3,8 +3,7 @@ import pytest
 from sipml_torus_rotor import Rotor, RotorCycle
 
 from sipml_core.errors import ConfigError
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import Cluster, TrafficMatrix
 from sipml_core.testing import SchedulerConformance, TopologyConformance
 
 

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 import pytest
 
-from sipml_core.engine.simulate import CircuitSettings, open_session, simulate
+from sipml_core.engine.simulation import CircuitSettings, open_session, simulate
 from sipml_core.errors import ConfigError, PluginError
 
 

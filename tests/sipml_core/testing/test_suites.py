@@ -6,12 +6,13 @@ import attrs
 import numpy as np
 import pytest
 
-from sipml_core.checks import positive
-from sipml_core.interfaces import GpuModel, Placer, Scheduler, Topology
+from sipml_core.fields.checks import positive
+from sipml_core.fields.options import option
 from sipml_core.model.balanced import Placement
 from sipml_core.model.circuits import CircuitControl, CircuitPlan
-from sipml_core.model.fabric import NO_LINK, Fabric, Routes
-from sipml_core.options import option
+from sipml_core.model.fabric import Fabric
+from sipml_core.model.routes import NO_LINK, Routes
+from sipml_core.plugin.interfaces import GpuModel, Placer, Scheduler, Topology
 from sipml_core.testing import (
     GpuModelConformance,
     LawBroken,
