@@ -167,7 +167,7 @@ def measure(shape: str, algorithm: str, gpus: int, wavelengths: int, rule: str) 
         "drift": drift_ms,
         "of bound": first.minimum_ratio / first.bound_ratio,
         "total": first.total_gbps / 1e3,
-        "stay": later.carried_gbps.sum() / later.gbps.sum(),
+        "stay": later.kept_gbps.sum() / later.gbps.sum(),
     }
 
 

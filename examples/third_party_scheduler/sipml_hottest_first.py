@@ -36,7 +36,7 @@ class HottestFirst(Scheduler):
             src=src,
             dst=dst,
             gbps=gbps,
-            carried_gbps=np.minimum(gbps, before),
+            kept_gbps=np.minimum(gbps, before),
             dark_us=np.full(len(src), control.reconfiguration_us),
         )
 

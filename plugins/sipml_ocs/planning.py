@@ -87,7 +87,7 @@ def plan(
         src=src,
         dst=dst,
         gbps=gbps,
-        carried_gbps=np.where(changed, kept * link_gbps, gbps),
+        kept_gbps=np.where(changed, kept * link_gbps, gbps),
         dark_us=np.where(changed, reconfiguration_us, 0.0),
         traffic=traffic,
         link_gbps=link_gbps,

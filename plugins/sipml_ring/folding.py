@@ -96,7 +96,7 @@ def turned_round(plan: RingPlan, control: RingCircuits, traffic: TrafficMatrix) 
         src=key[order] // control.gpus,
         dst=key[order] % control.gpus,
         gbps=each(plan.gbps),
-        carried_gbps=each(plan.carried_gbps),
+        kept_gbps=each(plan.kept_gbps),
         dark_us=each(plan.dark_us),
         control=control,
         traffic=traffic,

@@ -145,7 +145,7 @@ def assemble(
         src=circuits.src,
         dst=circuits.dst,
         gbps=total * control.circuit_gbps,
-        carried_gbps=planned.kept * control.circuit_gbps,
+        kept_gbps=planned.kept * control.circuit_gbps,
         dark_us=dark_us,
         control=control,
         traffic=traffic,

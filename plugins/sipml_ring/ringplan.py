@@ -100,9 +100,9 @@ class RingPlan(CircuitPlan):
 
     def settled(self) -> RingPlan:
         """The same plan with everything tuned: nothing dark."""
-        if self.carried_gbps is self.gbps:
+        if self.kept_gbps is self.gbps:
             return self
-        return attrs.evolve(self, carried_gbps=self.gbps, dark_us=np.zeros(len(self.src)))
+        return attrs.evolve(self, kept_gbps=self.gbps, dark_us=np.zeros(len(self.src)))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One record per pair; wavelengths of a direction as a list of indices."""
@@ -114,7 +114,7 @@ class RingPlan(CircuitPlan):
                 "demand": float(self.demand[k]),
                 "clockwise": [index for direction, index in mine if direction == 0],
                 "counterclockwise": [index for direction, index in mine if direction == 1],
-                "carried_gbps": float(self.carried_gbps[k]),
+                "kept_gbps": float(self.kept_gbps[k]),
                 "dark_us": float(self.dark_us[k]),
             }
 

@@ -5,7 +5,7 @@ Imports every step of the road.
 """
 
 from sipml_core.cases.candidates import Candidate, search_candidates
-from sipml_core.cases.compiler import Draft, Workbench
+from sipml_core.cases.compiler import CaseTraffic, Compiler
 from sipml_core.cases.planning import plan_circuits
 from sipml_core.cases.running import (
     Clock,
@@ -17,9 +17,9 @@ from sipml_core.cases.running import (
 
 __all__ = [
     "Candidate",
+    "CaseTraffic",
     "Clock",
-    "Draft",
-    "Workbench",
+    "Compiler",
     "check_experiment",
     "plan_circuits",
     "run_experiment",

@@ -12,7 +12,7 @@ import attrs
 
 from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.experiment import Job, divisors
-from sipml_core.model import Strategy
+from sipml_core.model import Plan
 
 #: Batches tried where none are named: powers of two, from the default batch up and down by this factor.
 BATCH_RANGE = 16
@@ -29,7 +29,7 @@ class Candidate:
     mp: int
     dp: int
     global_batch: int
-    strategy: Strategy | None = None
+    plan: Plan | None = None
     refusal: str = ""
 
     @property
@@ -47,11 +47,11 @@ def run_candidates(job: Job, gpus: int) -> list[Candidate]:
     Raises `ConfigError` if no degree divides the batch.
     """
     if not job.searched:
-        strategy = job.strategy(gpus)
-        return [_accepted(job, strategy)]
+        plan = job.plan(gpus)
+        return [_accepted(job, plan)]
     batch = job.table.global_batch or job.workload.default_global_batch
     tried = [_candidate(job, gpus, mp, batch) for mp in divisors(gpus)]
-    possible = [candidate for candidate in tried if candidate.strategy]
+    possible = [candidate for candidate in tried if candidate.plan]
     if not possible:
         raise ConfigError(tried[-1].refusal)
     return possible
@@ -122,12 +122,10 @@ def _variants(job: Job) -> Iterable[Job]:
 
 def _candidate(job: Job, gpus: int, mp: int, batch: int) -> Candidate:
     try:
-        return _accepted(job, job.strategy(gpus, mp, batch))
+        return _accepted(job, job.plan(gpus, mp, batch))
     except ConfigError as error:
         return Candidate(job=job, mp=mp, dp=gpus // mp, global_batch=batch, refusal=str(error))
 
 
-def _accepted(job: Job, strategy: Strategy) -> Candidate:
-    return Candidate(
-        job=job, mp=strategy.mp, dp=strategy.dp, global_batch=strategy.global_batch, strategy=strategy
-    )
+def _accepted(job: Job, plan: Plan) -> Candidate:
+    return Candidate(job=job, mp=plan.mp, dp=plan.dp, global_batch=plan.global_batch, plan=plan)

@@ -9,11 +9,19 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.cases.variants import Form, all_reduce_servers, exchanges
+from sipml_core.cases.variants import Variant, all_reduce_servers, exchanges
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError
 from sipml_core.experiment import Experiment, Interconnect, Job
-from sipml_core.lowering import GroupPlan, Lowering, NoSymmetryError, Pairs, TrafficBytes, check_memory, fold
-from sipml_core.model import BalancedGraph, Fabric, Network, OpGraph, Placement, Strategy, TaskGraph
+from sipml_core.lowering import (
+    GroupTemplate,
+    Lowering,
+    NoSymmetryError,
+    Pairs,
+    TrafficBytes,
+    check_memory,
+    fold,
+)
+from sipml_core.model import BalancedGraph, Fabric, Network, OpGraph, Placement, Plan, TaskGraph
 from sipml_core.partition import Layout, choose_splits, fixed_layout, partition
 from sipml_core.placement import placement_limits
 from sipml_core.scheduling import (
@@ -45,12 +53,12 @@ class _Recent:
 
 
 @attrs.frozen(kw_only=True)
-class Prepared:
+class CompiledCase:
     """A case that is known to fit and to have its routes, ready to simulate."""
 
     job: Job
     interconnect: Interconnect
-    strategy: Strategy
+    plan: Plan
     fabric: Fabric
     placement: Placement
     #: Of the simulated groups; `repeats` times as much is the whole job.
@@ -66,7 +74,7 @@ class Prepared:
     @property
     def repeats(self) -> int:
         """How often the simulated groups stand in the job: 1 unless it is folded."""
-        return self.strategy.gpus // len(self.simulated)
+        return self.plan.gpus // len(self.simulated)
 
     @property
     def notes(self) -> tuple[str, ...]:
@@ -74,15 +82,15 @@ class Prepared:
         notes = list(self.fabric.notes)
         if not self.placement.converged:
             notes.append("Algorithm 1 did not converge; a fallback placement is used")
-        if self.strategy.exchange == "chain":
+        if self.plan.exchange == "chain":
             notes.append("GPUs of a group exchange along a chain")
         if self.repeats > 1:
-            notes.append(f"simulated {self.strategy.dp // self.repeats} of {self.strategy.dp} groups")
+            notes.append(f"simulated {self.plan.dp // self.repeats} of {self.plan.dp} groups")
         return tuple(notes)
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Draft:
+class CaseTraffic:
     """A case that fits, and what it would send: enough for an estimate."""
 
     lowering: Lowering
@@ -104,7 +112,7 @@ _Part = tuple[TaskGraph, Network, ScheduledCircuits | None, NDArray[np.int32]]
 
 
 @attrs.define
-class Workbench:
+class Compiler:
     """Prepares cases, sharing what does not depend on the interconnect."""
 
     experiment: Experiment
@@ -114,7 +122,7 @@ class Workbench:
     _plans: _Recent = attrs.Factory(lambda: _Recent(size=4))
     _tasks: _Recent = attrs.Factory(lambda: _Recent(size=2))
 
-    def prepare(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> list[Prepared]:
+    def prepare(self, job: Job, interconnect: Interconnect, plan: Plan) -> list[CompiledCase]:
         """The case in each form of exchange inside groups, and of all-reduce, that its fabric offers.
 
         Raises
@@ -124,12 +132,12 @@ class Workbench:
             with a route for each pair that must talk.
         """
 
-        def finish(form: Form) -> Prepared:
-            return self._finish(job, interconnect, form)
+        def finish(variant: Variant) -> CompiledCase:
+            return self._finish(job, interconnect, variant)
 
-        return self._in_each_form(job, interconnect, strategy, finish)
+        return self._in_each_form(job, interconnect, plan, finish)
 
-    def draft(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> list[Draft]:
+    def traffic(self, job: Job, interconnect: Interconnect, plan: Plan) -> list[CaseTraffic]:
         """What `prepare` would prepare, with the circuits of the whole job's traffic but without tasks.
 
         Raises
@@ -138,45 +146,45 @@ class Workbench:
             As `prepare`.
         """
 
-        def finish(form: Form) -> Draft:
-            lowering = self._lowering(job, interconnect, form)
+        def finish(variant: Variant) -> CaseTraffic:
+            lowering = self._lowering(job, interconnect, variant)
             pairs = Pairs.of(lowering)
-            network, _, capacity_gbps = self._first_circuits(interconnect, form.fabric, pairs)
-            return Draft(
+            network, _, capacity_gbps = self._first_circuits(interconnect, variant.fabric, pairs)
+            return CaseTraffic(
                 lowering=lowering,
                 pairs=pairs,
                 network=network,
                 capacity_gbps=capacity_gbps,
-                circuit_gbps=form.fabric.circuits.circuit_gbps if form.fabric.circuits else 0.0,
-                server_gpus=form.fabric.server_gpus,
-                memory_bytes=form.memory_bytes,
-                all_reduce=form.all_reduce,
+                circuit_gbps=variant.fabric.circuits.circuit_gbps if variant.fabric.circuits else 0.0,
+                server_gpus=variant.fabric.server_gpus,
+                memory_bytes=variant.memory_bytes,
+                all_reduce=variant.all_reduce,
             )
 
-        return self._in_each_form(job, interconnect, strategy, finish)
+        return self._in_each_form(job, interconnect, plan, finish)
 
     def _in_each_form(
-        self, job: Job, interconnect: Interconnect, strategy: Strategy, finish: Callable[[Form], _T]
+        self, job: Job, interconnect: Interconnect, plan: Plan, finish: Callable[[Variant], _T]
     ) -> list[_T]:
         """What `finish` makes of each form that can run; `InfeasibleError` if none can."""
         fabric = self._fabric(interconnect)
         found: list[_T] = []
         refusals: list[InfeasibleError] = []
-        for exchange in exchanges(fabric, strategy):
-            chosen = attrs.evolve(strategy, exchange=exchange)
+        for exchange in exchanges(fabric, plan):
+            chosen = attrs.evolve(plan, exchange=exchange)
             try:
                 placement, memory_bytes = self._placed(job, interconnect, chosen, fabric)
                 found += [
                     finish(
-                        Form(
-                            strategy=chosen,
+                        Variant(
+                            plan=chosen,
                             fabric=fabric,
                             placement=placement,
                             memory_bytes=memory_bytes,
                             server_gpus=server_gpus,
                         )
                     )
-                    for server_gpus in all_reduce_servers(fabric, strategy)
+                    for server_gpus in all_reduce_servers(fabric, plan)
                 ]
             except InfeasibleError as error:
                 refusals.append(error)
@@ -201,77 +209,79 @@ class Workbench:
         return fabric
 
     def _placed(
-        self, job: Job, interconnect: Interconnect, strategy: Strategy, fabric: Fabric
+        self, job: Job, interconnect: Interconnect, plan: Plan, fabric: Fabric
     ) -> tuple[Placement, float]:
         """A placement that fits the fabric, and the memory of the fullest GPU. [bytes]"""
         limits = placement_limits(
-            strategy.mp, strategy.dp, fabric.degree, fabric.reach_hops,
-            ring_peers=strategy.ring_peers, chain=strategy.exchange == "chain",
+            plan.mp, plan.dp, fabric.degree, fabric.reach_hops,
+            ring_peers=plan.ring_peers, chain=plan.exchange == "chain",
         )  # fmt: skip
-        whatever = attrs.evolve(strategy, exchange="auto")
+        whatever = attrs.evolve(plan, exchange="auto")
         balanced = self.balanced(job, interconnect, whatever)
         placement: Placement = self._placements.get(
             (job.label, whatever, interconnect.cluster, limits), lambda: job.placer.place(balanced, limits)
         )
-        return placement, check_memory(placement, strategy, self.experiment.gpu.memory_bytes)
+        return placement, check_memory(placement, plan, self.experiment.gpu.memory_bytes)
 
-    def balanced(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> BalancedGraph:
+    def balanced(self, job: Job, interconnect: Interconnect, plan: Plan) -> BalancedGraph:
         """The workload cut into sub-ops for this strategy."""
         cluster, gpu = interconnect.cluster, self.experiment.gpu
 
         def make() -> BalancedGraph:
-            graph, layout = self.graph(job, strategy), self.layout(job, interconnect, strategy)
-            return partition(graph, gpu, cluster, mp=strategy.mp, tau_us=strategy.tau_us, layout=layout)
+            graph, layout = self.graph(job, plan), self.layout(job, interconnect, plan)
+            return partition(graph, gpu, cluster, mp=plan.mp, tau_us=plan.tau_us, layout=layout)
 
-        result: BalancedGraph = self._balanced.get((job.label, strategy, cluster), make)
+        result: BalancedGraph = self._balanced.get((job.label, plan, cluster), make)
         return result
 
-    def layout(self, job: Job, interconnect: Interconnect, strategy: Strategy) -> Layout:
+    def layout(self, job: Job, interconnect: Interconnect, plan: Plan) -> Layout:
         """The dimension along which each op is cut, and why."""
-        graph, cluster = self.graph(job, strategy), interconnect.cluster
+        graph, cluster = self.graph(job, plan), interconnect.cluster
         if job.table.layout != "auto":
             return fixed_layout(graph, job.table.layout)
         return choose_splits(
-            graph, self.experiment.gpu, cluster, mp=strategy.mp, dp=strategy.dp,
-            tau_us=strategy.tau_us, gbps=cluster.bandwidth_gbps, recompute=strategy.recompute,
+            graph, self.experiment.gpu, cluster, mp=plan.mp, dp=plan.dp,
+            tau_us=plan.tau_us, gbps=cluster.bandwidth_gbps, recompute=plan.recompute,
         )  # fmt: skip
 
-    def graph(self, job: Job, strategy: Strategy) -> OpGraph:
-        batch = strategy.local_batch
+    def graph(self, job: Job, plan: Plan) -> OpGraph:
+        batch = plan.local_batch
         graph: OpGraph = self._graphs.get(
             (job.label, batch), lambda: job.workload.graph(batch, self.experiment.precision)
         )
         return graph
 
-    def _finish(self, job: Job, interconnect: Interconnect, form: Form) -> Prepared:
-        lowering = self._lowering(job, interconnect, form)
-        part = self._folded(interconnect, form.fabric, lowering)
+    def _finish(self, job: Job, interconnect: Interconnect, variant: Variant) -> CompiledCase:
+        lowering = self._lowering(job, interconnect, variant)
+        part = self._folded(interconnect, variant.fabric, lowering)
         if part is None:
-            limits = form.placement.limits
-            case = (job.label, form.strategy, interconnect.cluster, limits, form.server_gpus)
-            part = self._whole(interconnect, form.fabric, lowering, case)
+            limits = variant.placement.limits
+            case = (job.label, variant.plan, interconnect.cluster, limits, variant.server_gpus)
+            part = self._whole(interconnect, variant.fabric, lowering, case)
         tasks, network, circuits, simulated = part
-        return Prepared(
+        return CompiledCase(
             job=job,
             interconnect=interconnect,
-            strategy=form.strategy,
-            fabric=form.fabric,
-            placement=form.placement,
+            plan=variant.plan,
+            fabric=variant.fabric,
+            placement=variant.placement,
             tasks=tasks,
             network=network,
             circuits=circuits,
             simulated=simulated,
-            memory_bytes=form.memory_bytes,
-            traffic=lowering.plan.traffic,
-            all_reduce=form.all_reduce,
+            memory_bytes=variant.memory_bytes,
+            traffic=lowering.template.traffic,
+            all_reduce=variant.all_reduce,
         )
 
-    def _lowering(self, job: Job, interconnect: Interconnect, form: Form) -> Lowering:
-        plan: GroupPlan = self._plans.get(
-            (job.label, form.strategy, interconnect.cluster, form.placement.limits),
-            lambda: GroupPlan.of(form.placement, form.strategy),
+    def _lowering(self, job: Job, interconnect: Interconnect, variant: Variant) -> Lowering:
+        template: GroupTemplate = self._plans.get(
+            (job.label, variant.plan, interconnect.cluster, variant.placement.limits),
+            lambda: GroupTemplate.of(variant.placement, variant.plan),
         )
-        return Lowering.of(plan, interconnect.cluster, order=form.fabric.order, server_gpus=form.server_gpus)
+        return Lowering.of(
+            template, interconnect.cluster, order=variant.fabric.order, server_gpus=variant.server_gpus
+        )
 
     def _whole(self, interconnect: Interconnect, fabric: Fabric, lowering: Lowering, case: Hashable) -> _Part:
         """All groups."""
@@ -291,7 +301,7 @@ class Workbench:
             The experiment requires folding, and it would not be exact.
         """
         wanted = self.experiment.engine.fold
-        if wanted == "never" or lowering.strategy.dp == 1:
+        if wanted == "never" or lowering.plan.dp == 1:
             return None
         try:
             _refuse_unforeseen(interconnect, fabric)

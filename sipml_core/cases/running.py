@@ -12,7 +12,7 @@ import numpy as np
 
 from sipml_core import __version__
 from sipml_core.cases.candidates import Candidate, run_candidates
-from sipml_core.cases.compiler import Prepared, Workbench
+from sipml_core.cases.compiler import CompiledCase, Compiler
 from sipml_core.engine import lower_bound_us, simulate
 from sipml_core.errors import InfeasibleError, LimitError, StalledError, TooSlowError
 from sipml_core.experiment import Experiment, Interconnect, Job
@@ -49,7 +49,7 @@ class Clock:
 
 
 def run_case(
-    bench: Workbench,
+    compiler: Compiler,
     job: Job,
     interconnect: Interconnect,
     candidates: list[Candidate],
@@ -64,7 +64,7 @@ def run_case(
             progress(f"{job.label} on {interconnect.label}", (done + fraction) / len(candidates))
 
         try:
-            results.append(simulate_candidate(bench, candidate, interconnect, clock, report))
+            results.append(simulate_candidate(compiler, candidate, interconnect, clock, report))
         except InfeasibleError as error:
             refusals.append(error)
     if not results:
@@ -77,7 +77,7 @@ def run_case(
 
 
 def simulate_candidate(
-    bench: Workbench,
+    compiler: Compiler,
     candidate: Candidate,
     interconnect: Interconnect,
     clock: Clock,
@@ -88,21 +88,21 @@ def simulate_candidate(
     Raises
     ------
     InfeasibleError
-        It is refused, or see `Workbench.prepare`.
+        It is refused, or see `Compiler.prepare`.
     StalledError, TooSlowError
         All forms stall, or exceed `engine.max_time_us`.
     """
-    if candidate.strategy is None:
+    if candidate.plan is None:
         raise InfeasibleError(candidate.refusal)
     best: CaseResult | None = None
-    forms = bench.prepare(candidate.job, interconnect, candidate.strategy)
-    for done, prepared in enumerate(forms):
+    forms = compiler.prepare(candidate.job, interconnect, candidate.plan)
+    for done, compiled in enumerate(forms):
 
         def report(fraction: float, events: int, done: int = done) -> None:
             progress((done + fraction) / len(forms), events)
 
         try:
-            result = simulate_case(bench.experiment, prepared, clock, report, faster_than=best)
+            result = simulate_case(compiler.experiment, compiled, clock, report, faster_than=best)
         except (StalledError, TooSlowError) as error:
             failure = error
         else:
@@ -114,7 +114,7 @@ def simulate_candidate(
 
 def simulate_case(
     experiment: Experiment,
-    prepared: Prepared,
+    compiled: CompiledCase,
     clock: Clock,
     progress: Callable[[float, int], None],
     faster_than: CaseResult | None = None,
@@ -127,16 +127,16 @@ def simulate_case(
         It takes longer than `engine.max_time_us`, or than one iteration of `faster_than`.
     """
     limits_us = [experiment.engine.max_time_us or math.inf]
-    if faster_than is not None and prepared.strategy.iterations == 1:
+    if faster_than is not None and compiled.plan.iterations == 1:
         limits_us.append(faster_than.iteration_us)
-    if prepared.fabric.sharing == "bound":
-        return _bound_result(prepared)
+    if compiled.fabric.sharing == "bound":
+        return _bound_result(compiled)
     left_s = clock.left_s()
     try:
         timeline = simulate(
-            prepared.tasks,
-            prepared.network,
-            driver=prepared.circuits,
+            compiled.tasks,
+            compiled.network,
+            driver=compiled.circuits,
             queue=experiment.engine.queue,
             max_time_us=min(limits_us),
             max_wall_s=left_s,
@@ -146,75 +146,75 @@ def simulate_case(
         raise
     except LimitError:
         raise clock.reached() from None
-    return _result(prepared, timeline)
+    return _result(compiled, timeline)
 
 
-def _bound_result(prepared: Prepared) -> CaseResult:
+def _bound_result(compiled: CompiledCase) -> CaseResult:
     """Where transfers do not share links a run takes its lower bound, and nothing else is known of it."""
-    bound_us = lower_bound_us(prepared.tasks, prepared.network) / prepared.strategy.iterations
-    compute_us = prepared.tasks.duration_us.sum() / len(prepared.simulated) / prepared.strategy.iterations
+    bound_us = lower_bound_us(compiled.tasks, compiled.network) / compiled.plan.iterations
+    compute_us = compiled.tasks.duration_us.sum() / len(compiled.simulated) / compiled.plan.iterations
     times = {"compute_us": compute_us, "exposed_us": 0.0, "dark_us": 0.0, "idle_us": bound_us - compute_us}
-    mean = ", mean over iterations" if prepared.strategy.iterations > 1 else ""
-    return _case(prepared, bound_us, bound_us, times, (f"physical lower bound{mean}, not a simulation",))
+    mean = ", mean over iterations" if compiled.plan.iterations > 1 else ""
+    return _case(compiled, bound_us, bound_us, times, (f"physical lower bound{mean}, not a simulation",))
 
 
-def _result(prepared: Prepared, timeline: Timeline) -> CaseResult:
+def _result(compiled: CompiledCase, timeline: Timeline) -> CaseResult:
     """Accounts of the last iteration, as means over GPUs."""
-    last = prepared.strategy.iterations - 1
+    last = compiled.plan.iterations - 1
 
     def of_last(account: np.ndarray[Any, Any]) -> float:
         before = account[last - 1] if last else np.zeros_like(account[last])
         return float(np.mean(account[last] - before))
 
     times = {
-        name: of_last(getattr(timeline, name)[:, prepared.simulated])
+        name: of_last(getattr(timeline, name)[:, compiled.simulated])
         for name in ("compute_us", "exposed_us", "dark_us", "idle_us")
     }
     since_us = float(timeline.snapshot_us[last - 1]) if last else 0.0
-    bound_us = lower_bound_us(prepared.tasks, prepared.network, timeline, since_us)
-    return _case(prepared, of_last(timeline.snapshot_us), bound_us, times, (), decisions=timeline.decisions)
+    bound_us = lower_bound_us(compiled.tasks, compiled.network, timeline, since_us)
+    return _case(compiled, of_last(timeline.snapshot_us), bound_us, times, (), decisions=timeline.decisions)
 
 
 def _case(
-    prepared: Prepared,
+    compiled: CompiledCase,
     iteration_us: float,
     bound_us: float,
     times: dict[str, float],
     notes: tuple[str, ...],
     decisions: int = 0,
 ) -> CaseResult:
-    job, strategy, tasks = prepared.job, prepared.strategy, prepared.tasks
-    convergence = job.workload.convergence(strategy.global_batch)
-    scheduler = prepared.interconnect.scheduler
+    job, plan, tasks = compiled.job, compiled.plan, compiled.tasks
+    convergence = job.workload.convergence(plan.global_batch)
+    scheduler = compiled.interconnect.scheduler
     return CaseResult(
         workload=job.label,
-        topology=prepared.interconnect.label,
-        gpus=strategy.gpus,
-        bandwidth_gbps=prepared.interconnect.cluster.bandwidth_gbps,
-        mp=strategy.mp,
-        dp=strategy.dp,
-        global_batch=strategy.global_batch,
-        scheduler=scheduler.name if scheduler and prepared.circuits else "",
-        all_reduce=prepared.all_reduce,
-        exchange=strategy.exchange,
+        topology=compiled.interconnect.label,
+        gpus=plan.gpus,
+        bandwidth_gbps=compiled.interconnect.cluster.bandwidth_gbps,
+        mp=plan.mp,
+        dp=plan.dp,
+        global_batch=plan.global_batch,
+        scheduler=scheduler.name if scheduler and compiled.circuits else "",
+        all_reduce=compiled.all_reduce,
+        exchange=plan.exchange,
         iteration_us=iteration_us,
         **times,
         lower_bound_us=bound_us,
-        network_bytes=float(tasks.size_bytes.sum()) * prepared.repeats / strategy.iterations,
-        gradient_bytes=prepared.traffic.gradients,
-        memory_bytes=prepared.memory_bytes,
+        network_bytes=float(tasks.size_bytes.sum()) * compiled.repeats / plan.iterations,
+        gradient_bytes=compiled.traffic.gradients,
+        memory_bytes=compiled.memory_bytes,
         decisions=decisions,
         steps_to_accuracy=convergence.steps,
         time_to_accuracy_s=iteration_us * 1e-6 * convergence.steps,
         extrapolated=convergence.extrapolated,
         speedup=float("nan"),
-        notes=(*prepared.notes, *_unused(prepared), *notes),
+        notes=(*compiled.notes, *_unused(compiled), *notes),
     )
 
 
-def _unused(prepared: Prepared) -> Iterator[str]:
+def _unused(compiled: CompiledCase) -> Iterator[str]:
     """A note where the experiment chose an estimator that is never asked."""
-    interconnect, control = prepared.interconnect, prepared.fabric.circuits
+    interconnect, control = compiled.interconnect, compiled.fabric.circuits
     default = interconnect.scheduler.estimator if interconnect.scheduler else "window"
     if interconnect.estimator != default and (control is None or control.interval_us is None):
         why = "there are no circuits" if control is None else "circuits are set once, for the whole traffic"
@@ -236,9 +236,9 @@ def run_experiment(
     StalledError, LimitError
         The simulation could not end.
     """
-    bench, clock = Workbench(experiment=experiment), Clock(limit_s=max_wall_s)
+    compiler, clock = Compiler(experiment=experiment), Clock(limit_s=max_wall_s)
     rows = [
-        run_case(bench, job, interconnect, candidates, clock, progress)
+        run_case(compiler, job, interconnect, candidates, clock, progress)
         for job, interconnect, candidates in cases(experiment)
     ]
     baseline = {row.workload: row.time_to_accuracy_s for row in rows if row.topology == experiment.baseline}
@@ -262,16 +262,16 @@ def run_experiment(
 
 def check_experiment(experiment: Experiment) -> Iterator[str]:
     """Prepare every case as `run_experiment` would, and say of each what would run."""
-    bench = Workbench(experiment=experiment)
+    compiler = Compiler(experiment=experiment)
     for job, interconnect, candidates in cases(experiment):
         ready, refusals = [], []
         for candidate in candidates:
-            if candidate.strategy is not None:
+            if candidate.plan is not None:
                 try:
-                    ready.append(bench.prepare(candidate.job, interconnect, candidate.strategy)[0])
+                    ready.append(compiler.prepare(candidate.job, interconnect, candidate.plan)[0])
                 except InfeasibleError as error:
                     refusals.append(str(error))
         if not ready:
             raise InfeasibleError(f"{job.label} on {interconnect.label}: {refusals[-1]}")
-        degrees = ", ".join(f"{case.strategy.mp} x {case.strategy.dp}" for case in ready)
+        degrees = ", ".join(f"{case.plan.mp} x {case.plan.dp}" for case in ready)
         yield f"{job.label} on {interconnect.label}: mp x dp = {degrees}"

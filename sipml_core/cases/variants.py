@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import attrs
 
-from sipml_core.model import Fabric, Placement, Strategy
+from sipml_core.model import Fabric, Placement, Plan
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Form:
+class Variant:
     """A case with everything decided: how groups exchange, where sub-ops are, how gradients are summed."""
 
-    strategy: Strategy
+    plan: Plan
     fabric: Fabric
     placement: Placement
     memory_bytes: float
@@ -23,22 +23,22 @@ class Form:
         return "two-tier" if self.server_gpus else "flat"
 
 
-def exchanges(fabric: Fabric, strategy: Strategy) -> list[str]:
+def exchanges(fabric: Fabric, plan: Plan) -> list[str]:
     """Forms of exchange inside a group to choose from: on circuits both, unless all are neighbours anyway.
 
     With two devices they differ only where parts of a sum on one device leave together.
     """
-    if strategy.exchange != "auto":
-        return [strategy.exchange]
-    return ["direct"] if fabric.circuits is None or strategy.mp <= 2 else ["chain", "direct"]
+    if plan.exchange != "auto":
+        return [plan.exchange]
+    return ["direct"] if fabric.circuits is None or plan.mp <= 2 else ["chain", "direct"]
 
 
-def all_reduce_servers(fabric: Fabric, strategy: Strategy) -> list[int | None]:
+def all_reduce_servers(fabric: Fabric, plan: Plan) -> list[int | None]:
     """Servers by which gradients are synchronised in two tiers, or None for one flat ring.
 
     Two tiers are possible where whole groups fill whole servers, and more than one server.
     """
     size = fabric.server_gpus
-    if not size or size <= strategy.mp or size % strategy.mp or strategy.gpus % size or strategy.gpus == size:
+    if not size or size <= plan.mp or size % plan.mp or plan.gpus % size or plan.gpus == size:
         return [None]
     return [None, size]

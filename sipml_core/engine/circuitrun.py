@@ -25,13 +25,13 @@ class CircuitSettings:
     #: Once everything has settled. [Gbps]
     gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: From the decision until then. [Gbps]
-    carried_gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    kept_gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: How long that lasts. [us]
     dark_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
     def check(self, circuits: int) -> None:
         """Refuse settings that do not fit `circuits` links."""
-        for name in ("gbps", "carried_gbps", "dark_us"):
+        for name in ("gbps", "kept_gbps", "dark_us"):
             values = getattr(self, name)
             if len(values) != circuits:
                 raise PluginError(
@@ -71,7 +71,7 @@ class CircuitDriver(Protocol):
 
 
 @attrs.define
-class _Lighting:
+class _PendingCapacity:
     """Circuits that get their settled capacity at one moment."""
 
     at_us: float
@@ -92,7 +92,7 @@ class Circuits:
         self._interval_us = interval_us
         self._instants = 0
         self._decide_at_us = 0.0 if self._driver else math.inf
-        self._lightings: list[_Lighting] = []
+        self._pending: list[_PendingCapacity] = []
         self._carried_bytes = np.zeros(len(session.network.link_gbps) - self._first)
         self._fruitless = 0
         self._events_before = -1
@@ -102,8 +102,8 @@ class Circuits:
     @property
     def next_us(self) -> float:
         """When something is due; infinite if nothing is."""
-        lighting_us = self._lightings[0].at_us if self._lightings else math.inf
-        return min(self._decide_at_us, lighting_us)
+        pending_us = self._pending[0].at_us if self._pending else math.inf
+        return min(self._decide_at_us, pending_us)
 
     def act(self) -> None:
         """Do what is due now.
@@ -114,9 +114,9 @@ class Circuits:
             Nothing moves and no decision will change that.
         """
         now_us = self._session.now_us
-        while self._lightings and self._lightings[0].at_us <= now_us:
-            lighting = self._lightings.pop(0)
-            self._set(lighting.links, lighting.gbps)
+        while self._pending and self._pending[0].at_us <= now_us:
+            pending = self._pending.pop(0)
+            self._set(pending.links, pending.gbps)
         if self._decide_at_us <= now_us:
             self._decide()
             self._instants += 1
@@ -141,11 +141,11 @@ class Circuits:
             return
         settings.check(len(self._carried_bytes))
         links = np.arange(self._first, len(self.capacity_gbps), dtype=np.int32)
-        later = (settings.dark_us > 0) & (settings.gbps != settings.carried_gbps)
-        self._set(links, np.where(later, settings.carried_gbps, settings.gbps))
+        later = (settings.dark_us > 0) & (settings.gbps != settings.kept_gbps)
+        self._set(links, np.where(later, settings.kept_gbps, settings.gbps))
         now_us = self._session.now_us
-        self._lightings = [
-            _Lighting(now_us + dark_us, links[same], settings.gbps[same])
+        self._pending = [
+            _PendingCapacity(now_us + dark_us, links[same], settings.gbps[same])
             for dark_us in np.unique(settings.dark_us[later]).tolist()
             for same in [later & (settings.dark_us == dark_us)]
         ]

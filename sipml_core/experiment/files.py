@@ -36,7 +36,7 @@ def _named_files(tables: Mapping[str, Any], registry: Registry) -> Iterator[tupl
     for role, table, path in _offer_tables(tables):
         name = table.get("name")
         entry = registry.entries[role].get(name) if isinstance(name, str) else None
-        for field in attrs.fields(entry.offer.Options) if entry else ():
+        for field in attrs.fields(entry.component.Options) if entry else ():
             endings, value = field.metadata.get("files", ()), table.get(field.name)
             if isinstance(value, str) and value.lower().endswith(endings):
                 yield table, field.name, path
@@ -52,7 +52,7 @@ def _offer_tables(tables: Mapping[str, Any]) -> Iterator[tuple[str, Mapping[str,
     for place, path in _tables(tables, "topology", ""):
         found.append(("scheduler", place, "scheduler", path))
     for place, path in [(tables, ""), *_tables(tables, "workload", "")]:
-        found += [("placer", strategy, "placer", at) for strategy, at in _tables(place, "strategy", path)]
+        found += [("placer", plan, "placer", at) for plan, at in _tables(place, "strategy", path)]
         found += [("placer", search, "placers", at) for search, at in _tables(place, "search", path)]
     for role, place, key, path in found:
         for table, at in _tables(place, key, path):

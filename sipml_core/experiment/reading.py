@@ -12,8 +12,8 @@ import attrs
 from sipml_core.errors import ConfigError, nearest, unknown
 from sipml_core.experiment.structure import keys, structure
 from sipml_core.fields import at_least, each, one_of, option, parse_us, positive
-from sipml_core.model import PRECISIONS, Cluster, Execution, Strategy
-from sipml_core.plugin import GpuModel, Offer, Placer, Registry, Scheduler, Topology, Workload
+from sipml_core.model import PRECISIONS, Cluster, Execution, Plan
+from sipml_core.plugin import Component, GpuModel, Placer, Registry, Scheduler, Topology, Workload
 from sipml_core.scheduling import ESTIMATORS
 
 LAYOUTS = ("auto", "sample", "tensor", "megatron")
@@ -21,7 +21,7 @@ LAYOUTS = ("auto", "sample", "tensor", "megatron")
 
 @attrs.frozen(kw_only=True)
 class StrategyTable(Execution):
-    """[strategy], and `strategy` inside a [[workload]]."""
+    """[strategy], and `plan` inside a [[workload]]."""
 
     mp: int | None = option(
         None, validator=attrs.validators.optional(at_least(1)),
@@ -101,7 +101,7 @@ class Job:
     #: Placers that `search` tries; none: `placer` alone.
     placers: tuple[Placer, ...] = ()
 
-    def strategy(self, gpus: int, mp: int | None = None, global_batch: int | None = None) -> Strategy:
+    def plan(self, gpus: int, mp: int | None = None, global_batch: int | None = None) -> Plan:
         """The strategy on `gpus` GPUs; `mp` and `global_batch` override the table's.
 
         Raises `ConfigError` if the degrees do not multiply to N, or the batch does not divide.
@@ -109,7 +109,7 @@ class Job:
         mp, dp = _degrees(gpus, mp or self.table.mp, None if mp else self.table.dp)
         batch = global_batch or self.table.global_batch or self.workload.default_global_batch
         shared = {name: getattr(self.table, name) for name in keys(Execution)}
-        return Strategy(mp=mp, dp=dp, global_batch=batch, **shared)
+        return Plan(mp=mp, dp=dp, global_batch=batch, **shared)
 
     @property
     def searched(self) -> bool:
@@ -249,12 +249,12 @@ def _offer(
     if not isinstance(name, str):
         raise ConfigError(f"{path}.name must be text in quotes, got {name!r}")
     try:
-        offer: type[Offer] = registry.find(role, name)
+        component: type[Component] = registry.find(role, name)
     except ConfigError as error:
         raise ConfigError(f"{path}.name: {error}") from None
     given = {key: value for key, value in table.items() if key != "name" and key not in set(reserved)}
-    _known_keys(given, path, [*keys(offer.Options), "name", *reserved])
-    return offer(structure(given, offer.Options, path))
+    _known_keys(given, path, [*keys(component.Options), "name", *reserved])
+    return component(structure(given, component.Options, path))
 
 
 def _known_keys(given: Mapping[str, Any], path: str, allowed: Sequence[str]) -> None:
@@ -324,7 +324,7 @@ def _job(table: Mapping[str, Any], path: str, top: _Sections, cluster: Cluster, 
     )
     if not job.searched:
         try:
-            job.strategy(cluster.gpus)
+            job.plan(cluster.gpus)
         except ConfigError as error:
             raise ConfigError(f"{where}.{error}") from None
     return job

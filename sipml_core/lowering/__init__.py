@@ -5,7 +5,7 @@ Imports `placement` and what is below it.
 """
 
 from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
-from sipml_core.lowering.groups import GroupPlan, Lowering, TrafficBytes
+from sipml_core.lowering.groups import GroupTemplate, Lowering, TrafficBytes
 from sipml_core.lowering.memory import check_memory
 
-__all__ = ["GroupPlan", "Lowering", "NoSymmetryError", "Pairs", "TrafficBytes", "check_memory", "fold"]
+__all__ = ["GroupTemplate", "Lowering", "NoSymmetryError", "Pairs", "TrafficBytes", "check_memory", "fold"]

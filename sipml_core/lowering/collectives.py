@@ -1,7 +1,7 @@
 """Ring collectives, added to a TaskBuilder for many groups of members at once.
 
 A collective over n members of M bytes takes the nodes after which each member is ready and returns
-the nodes after which each member has its result. It has one of two forms (`Strategy.collective`):
+the nodes after which each member has its result. It has one of two forms (`Plan.collective`):
 
 * "ring": the steps themselves. In step s member i sends one of n chunks of M / n bytes to its successor,
   as soon as the chunk of step s - 1 has come in and, while sums are being formed, its own part is ready.

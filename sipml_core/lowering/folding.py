@@ -41,12 +41,12 @@ class Pairs:
     @classmethod
     def of(cls, lowering: Lowering) -> Pairs:
         """Pairs of the whole job, from the tasks of its first period."""
-        gpus, gpu_at = lowering.strategy.gpus, lowering.layout.reshape(-1)
+        gpus, gpu_at = lowering.plan.gpus, lowering.layout.reshape(-1)
         position = np.argsort(gpu_at)
         tasks = lowering.tasks(lowering.period)
         key, pair = np.unique(tasks.src.astype(np.int64) * gpus + tasks.dst, return_inverse=True)
         ends = position[np.array([key // gpus, key % gpus])]
-        shift = np.arange(0, gpus, lowering.period * lowering.strategy.mp)[:, None]
+        shift = np.arange(0, gpus, lowering.period * lowering.plan.mp)[:, None]
         src, dst = gpu_at[(ends[:, None, :] + shift) % gpus]
         return cls(
             lowering=lowering,
@@ -58,7 +58,7 @@ class Pairs:
     @property
     def tasks(self) -> TaskGraph:
         """One transfer of all its bytes for each pair, in the order [shifts, pairs]."""
-        builder = TaskBuilder(self.lowering.strategy.gpus)
+        builder = TaskBuilder(self.lowering.plan.gpus)
         builder.transfers(self.src, self.dst, self.size_bytes, 0)
         return builder.build()
 
@@ -115,7 +115,7 @@ def fold(
 
 
 def _refuse_uneven_speeds(lowering: Lowering, step: int) -> None:
-    speed = lowering.speed[lowering.layout].reshape(-1, step * lowering.period * lowering.strategy.mp)
+    speed = lowering.speed[lowering.layout].reshape(-1, step * lowering.period * lowering.plan.mp)
     uneven = np.flatnonzero((speed != speed[0]).any(axis=1))
     if len(uneven):
         raise NoSymmetryError(f"GPUs differ in speed (gpu_speed) between {_groups(lowering, step)}")
@@ -126,7 +126,7 @@ def _part_of(control: CircuitControl | None, lowering: Lowering, step: int) -> C
         return None
     gpu_at = lowering.layout.reshape(-1)
     image = np.empty_like(gpu_at)
-    image[gpu_at] = np.roll(gpu_at, -step * lowering.period * lowering.strategy.mp)
+    image[gpu_at] = np.roll(gpu_at, -step * lowering.period * lowering.plan.mp)
     part = control.folded(image)
     if part is None:
         raise NoSymmetryError(
@@ -167,12 +167,12 @@ class _Orbits:
             raise NoSymmetryError(f"{kind} differ in capacity between {groups}")
         first, of_link, links = np.unique(_smallest_images(image), return_inverse=True, return_counts=True)
         orbits = cls(of_link=of_link.reshape(-1), first=first, share=links * step / len(rows))
-        orbits._refuse_knots(network.pair_links[rows[:step]])
+        orbits._refuse_double_crossings(network.pair_links[rows[:step]])
         if (orbits.share[np.searchsorted(first, network.first_circuit) :] != 1).any():
             raise NoSymmetryError("images of one pair share circuits")
         return orbits
 
-    def _refuse_knots(self, links: NDArray[np.int32]) -> None:
+    def _refuse_double_crossings(self, links: NDArray[np.int32]) -> None:
         """Routes that cross two links of one orbit would have to count twice on it."""
         crossed = np.sort(np.where(links == NO_LINK, NO_LINK, self.of_link[links]), axis=-1)
         if ((crossed[..., 1:] == crossed[..., :-1]) & (crossed[..., 1:] != NO_LINK)).any():
@@ -251,5 +251,5 @@ def _stand_ins(
     when this transfer is, so the sender's own account has it already.
     """
     gpu_at = lowering.layout.reshape(-1)
-    image = gpu_at[np.argsort(gpu_at)[dst] % (groups * lowering.strategy.mp)]
+    image = gpu_at[np.argsort(gpu_at)[dst] % (groups * lowering.plan.mp)]
     return np.where(image == src, dst, image)

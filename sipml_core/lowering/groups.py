@@ -16,7 +16,7 @@ from sipml_core.lowering.grouptasks import GroupTasks, Indices, group_tasks, uni
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.taskbuilder import Nodes, TaskBuilder
 from sipml_core.lowering.transfers import Transfers, plan_transfers
-from sipml_core.model import Cluster, Placement, Strategy, TaskGraph
+from sipml_core.model import Cluster, Placement, Plan, TaskGraph
 
 
 @attrs.frozen(kw_only=True)
@@ -35,13 +35,13 @@ class TrafficBytes:
 
 def lower(
     placement: Placement,
-    strategy: Strategy,
+    plan: Plan,
     cluster: Cluster,
     *,
     order: NDArray[np.int32] | None = None,
     server_gpus: int | None = None,
 ) -> TaskGraph:
-    """Tasks, transfers and collectives of `strategy.iterations` training steps on all mp x dp GPUs.
+    """Tasks, transfers and collectives of `plan.iterations` training steps on all mp x dp GPUs.
 
     Device d of group g is at layout position g mp + d. Each iteration ends in a mark.
 
@@ -63,50 +63,50 @@ def lower(
         Placement, strategy and cluster disagree about the number of GPUs; `order` is no
         permutation; groups and servers do not nest.
     """
-    plan = GroupPlan.of(placement, strategy)
-    return Lowering.of(plan, cluster, order=order, server_gpus=server_gpus).tasks()
+    template = GroupTemplate.of(placement, plan)
+    return Lowering.of(template, cluster, order=order, server_gpus=server_gpus).tasks()
 
 
-def two_tiers_fit(strategy: Strategy, server_gpus: int) -> bool:
+def two_tiers_fit(plan: Plan, server_gpus: int) -> bool:
     """Whether servers of `server_gpus` GPUs hold several whole groups each, and all are full.
 
     Then `lower` may synchronise inside servers first. Where a group fills a server or more, its
     counterparts are in different servers anyway.
     """
-    groups = server_gpus // strategy.mp
-    return groups > 1 and server_gpus % strategy.mp == 0 and strategy.dp % groups == 0
+    groups = server_gpus // plan.mp
+    return groups > 1 and server_gpus % plan.mp == 0 and plan.dp % groups == 0
 
 
-def traffic_bytes(placement: Placement, strategy: Strategy) -> TrafficBytes:
+def traffic_bytes(placement: Placement, plan: Plan) -> TrafficBytes:
     """Bytes that `lower` sends in one iteration, by kind."""
-    return GroupPlan.of(placement, strategy).traffic
+    return GroupTemplate.of(placement, plan).traffic
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class GroupPlan:
+class GroupTemplate:
     """What one group does in one iteration, wherever its GPUs are."""
 
-    strategy: Strategy
+    plan: Plan
     group: GroupTasks
     transfers: Transfers
     buckets: list[Bucket]
 
     @classmethod
-    def of(cls, placement: Placement, strategy: Strategy) -> GroupPlan:
-        """Plan the groups of `strategy`; `ConfigError` if `placement` is for another mp."""
-        if placement.limits.devices != strategy.mp:
+    def of(cls, placement: Placement, plan: Plan) -> GroupTemplate:
+        """Plan the groups of `plan`; `ConfigError` if `placement` is for another mp."""
+        if placement.limits.devices != plan.mp:
             raise ConfigError(
-                f"placement is for mp={placement.limits.devices}, the strategy has mp={strategy.mp}"
+                f"placement is for mp={placement.limits.devices}, the strategy has mp={plan.mp}"
             )
-        group = group_tasks(placement, recompute=strategy.recompute)
+        group = group_tasks(placement, recompute=plan.recompute)
         transfers, limits = plan_transfers(group), placement.limits
-        if strategy.exchange == "chain":
+        if plan.exchange == "chain":
             transfers, limits = chained(transfers, group), attrs.evolve(limits, range_hops=1)
         return cls(
-            strategy=strategy,
+            plan=plan,
             group=group,
             transfers=transfers,
-            buckets=plan_buckets(group, strategy.bucket_bytes, limits),
+            buckets=plan_buckets(group, plan.bucket_bytes, limits),
         )
 
     @property
@@ -114,9 +114,9 @@ class GroupPlan:
         """What one iteration of all groups sends."""
         gradients = 0.0
         for bucket in self.buckets:
-            members = self.strategy.dp * len(bucket.devices)
+            members = self.plan.dp * len(bucket.devices)
             gradients += members * all_reduce_bytes(bucket.size_bytes, members)
-        activations = self.strategy.dp * float(self.transfers.size_bytes.sum())
+        activations = self.plan.dp * float(self.transfers.size_bytes.sum())
         return TrafficBytes(activations=activations, gradients=gradients)
 
 
@@ -124,7 +124,7 @@ class GroupPlan:
 class Lowering:
     """A plan given GPUs: ready to make the tasks of all groups, or of the first few."""
 
-    plan: GroupPlan
+    template: GroupTemplate
     #: GPU of device d in group g. [dp, mp]
     layout: NDArray[np.int32]
     #: Shape into which the dp counterparts are arranged, innermost last.
@@ -135,7 +135,7 @@ class Lowering:
     @classmethod
     def of(
         cls,
-        plan: GroupPlan,
+        template: GroupTemplate,
         cluster: Cluster,
         *,
         order: NDArray[np.int32] | None = None,
@@ -146,15 +146,15 @@ class Lowering:
         for gpu, relative in cluster.gpu_speed:
             speed[gpu] = relative
         return cls(
-            plan=plan,
-            layout=_layout(plan.strategy, cluster, order),
-            tiers=_tiers(plan.strategy, server_gpus),
+            template=template,
+            layout=_layout(template.plan, cluster, order),
+            tiers=_tiers(template.plan, server_gpus),
             speed=speed,
         )
 
     @property
-    def strategy(self) -> Strategy:
-        return self.plan.strategy
+    def plan(self) -> Plan:
+        return self.template.plan
 
     @property
     def period(self) -> int:
@@ -168,16 +168,16 @@ class Lowering:
         whole job, to the same GPUs, but waits for its own members where it would wait for others: right
         if the others do the same at the same time (see `folding`).
         """
-        groups = self.strategy.dp if groups is None else groups
-        group = self.plan.group
+        groups = self.plan.dp if groups is None else groups
+        group = self.template.group
         kinds = [op.kind for op in group.graph.graph.ops]
         labels = (*dict.fromkeys(kinds), "sync")
-        builder = TaskBuilder(self.strategy.gpus, labels)
+        builder = TaskBuilder(self.plan.gpus, labels)
         label = np.array([labels.index(kind) for kind in kinds], dtype=np.int32)[group.op]
         chain = next_iteration(group)
         marks: list[Nodes] = []
         previous: Nodes | None = None
-        for iteration in range(self.strategy.iterations):
+        for iteration in range(self.plan.iterations):
             tasks, mark = self._iteration(builder, groups, label, iteration * self._priorities)
             if previous is not None:
                 builder.depend(previous[:, chain[0]], tasks[:, chain[1]])
@@ -189,13 +189,13 @@ class Lowering:
     @property
     def _priorities(self) -> int:
         """Priorities used by one iteration: tasks and activations first, then buckets in their order."""
-        return len(self.plan.group.subop) + len(self.plan.buckets)
+        return len(self.template.group.subop) + len(self.template.buckets)
 
     def _iteration(
         self, builder: TaskBuilder, groups: int, label: Indices, priority: int
     ) -> tuple[Nodes, Nodes]:
         """Tasks [groups, tasks] of one iteration and its mark [1]."""
-        group, transfers, buckets = self.plan.group, self.plan.transfers, self.plan.buckets
+        group, transfers, buckets = self.template.group, self.template.transfers, self.template.buckets
         layout = self.layout[:groups]
         gpu = layout[:, group.device]
         duration = group.duration_us / self.speed[gpu]
@@ -231,8 +231,8 @@ class Lowering:
         """
         label = len(builder.labels) - 1
         devices = len(bucket.devices)
-        device = self.plan.group.device
-        column = np.full(self.strategy.mp, -1)
+        device = self.template.group.device
+        column = np.full(self.plan.mp, -1)
         column[list(bucket.devices)] = np.arange(devices)
         maker, user = column[device[bucket.producers]], column[device[bucket.consumers]]
         inside = maker >= 0
@@ -243,10 +243,10 @@ class Lowering:
         builder.depend(tasks[:, bucket.producers[~inside], None], ready[:, None, :])
         rings = Rings(
             builder=builder,
-            form=self.strategy.collective,
+            form=self.plan.collective,
             priority=priority,
             label=label,
-            counter_rotating=self.strategy.counter_rotating,
+            counter_rotating=self.plan.counter_rotating,
         )
         members = self.layout[:, bucket.devices].reshape(1, *self.tiers, devices)
         made = len(tasks) // self.period
@@ -257,32 +257,30 @@ class Lowering:
         return done
 
 
-def _layout(strategy: Strategy, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:
-    if strategy.gpus != cluster.gpus:
-        raise ConfigError(
-            f"mp * dp must equal the cluster's {cluster.gpus} GPUs, got {strategy.mp} * {strategy.dp}"
-        )
+def _layout(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:
+    if plan.gpus != cluster.gpus:
+        raise ConfigError(f"mp * dp must equal the cluster's {cluster.gpus} GPUs, got {plan.mp} * {plan.dp}")
     gpus = np.arange(cluster.gpus, dtype=np.int32)
     if order is None:
         order = gpus
     elif not np.array_equal(np.sort(order), gpus):
         raise ConfigError(f"order must be a permutation of 0..{cluster.gpus - 1}")
-    return np.asarray(order, dtype=np.int32).reshape(strategy.dp, strategy.mp)
+    return np.asarray(order, dtype=np.int32).reshape(plan.dp, plan.mp)
 
 
-def _tiers(strategy: Strategy, server_gpus: int | None) -> tuple[int, ...]:
+def _tiers(plan: Plan, server_gpus: int | None) -> tuple[int, ...]:
     """How the dp counterparts of a device are arranged: (servers, groups in each), or (dp,)."""
     if server_gpus is not None and server_gpus < 1:
         raise ConfigError(f"server_gpus must be at least 1, got {server_gpus}")
-    if server_gpus is None or strategy.mp % server_gpus == 0:
-        return (strategy.dp,)
-    if not two_tiers_fit(strategy, server_gpus):
+    if server_gpus is None or plan.mp % server_gpus == 0:
+        return (plan.dp,)
+    if not two_tiers_fit(plan, server_gpus):
         raise ConfigError(
-            f"two-tier synchronisation needs whole groups in whole servers: {strategy.dp} groups of "
-            f"mp={strategy.mp} do not fill servers of {server_gpus} GPUs"
+            f"two-tier synchronisation needs whole groups in whole servers: {plan.dp} groups of "
+            f"mp={plan.mp} do not fill servers of {server_gpus} GPUs"
         )
-    groups = server_gpus // strategy.mp
-    return (strategy.dp // groups, groups)
+    groups = server_gpus // plan.mp
+    return (plan.dp // groups, groups)
 
 
 def _direct(group: GroupTasks) -> tuple[Indices, Indices]:

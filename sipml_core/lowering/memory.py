@@ -10,7 +10,7 @@ from sipml_core.errors import InfeasibleError
 from sipml_core.fields import float64_vector, format_bytes
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, group_tasks, is_phase
 from sipml_core.lowering.transfers import volume
-from sipml_core.model import MAX_RANK, OpGraph, Phase, Placement, Role, Strategy, precision
+from sipml_core.model import MAX_RANK, OpGraph, Phase, Placement, Plan, Role, precision
 from sipml_core.partition import box_key, boxes
 
 
@@ -42,12 +42,12 @@ class MemoryUse:
         return f"{format_bytes(self.total_bytes[device])} ({each})"
 
 
-def memory_per_gpu(placement: Placement, strategy: Strategy) -> MemoryUse:
-    """Memory of each device of a group under `strategy`.
+def memory_per_gpu(placement: Placement, plan: Plan) -> MemoryUse:
+    """Memory of each device of a group under `plan`.
 
     Parameters, with gradients and optimizer state at the precision of the graph (`Precision`), are
     counted once on each device that uses them. Activations that backward sub-ops read are counted
-    where they read them: all of them, or with `strategy.recompute` the checkpoints and the most
+    where they read them: all of them, or with `plan.recompute` the checkpoints and the most
     that any one segment makes again (see `recompute.checkpoints`). What a duplicated op reads, every
     device keeps whole. Not counted: activation gradients and other buffers of the op that runs,
     communication buffers, fragmentation.
@@ -66,11 +66,11 @@ def memory_per_gpu(placement: Placement, strategy: Strategy) -> MemoryUse:
         gradients_bytes=trained_elements * held.gradient_bytes,
         optimizer_bytes=trained_elements * held.optimizer_bytes,
         activations_bytes=elements @ (element_bytes * inputs)
-        + _activations(group_tasks(placement, recompute=strategy.recompute)),
+        + _activations(group_tasks(placement, recompute=plan.recompute)),
     )
 
 
-def check_memory(placement: Placement, strategy: Strategy, memory_bytes: float) -> float:
+def check_memory(placement: Placement, plan: Plan, memory_bytes: float) -> float:
     """What the fullest GPU needs, if that is at most `memory_bytes`. [bytes]
 
     Raises
@@ -78,13 +78,13 @@ def check_memory(placement: Placement, strategy: Strategy, memory_bytes: float) 
     InfeasibleError
         It is more; the message has needs by component, what there is, and what would help.
     """
-    use = memory_per_gpu(placement, strategy)
+    use = memory_per_gpu(placement, plan)
     needed = float(use.total_bytes[use.fullest])
     if needed > memory_bytes:
-        remedy = "raise mp or lower the batch" + ("" if strategy.recompute else ", or set recompute = true")
+        remedy = "raise mp or lower the batch" + ("" if plan.recompute else ", or set recompute = true")
         raise InfeasibleError(
-            f"{placement.graph.graph.name} with mp={strategy.mp}, dp={strategy.dp}, "
-            f"global_batch={strategy.global_batch} does not fit: device {use.fullest} of a group needs "
+            f"{placement.graph.graph.name} with mp={plan.mp}, dp={plan.dp}, "
+            f"global_batch={plan.global_batch} does not fit: device {use.fullest} of a group needs "
             f"{use.sentence(use.fullest)}, the GPU has {format_bytes(memory_bytes)}; {remedy}"
         )
     return needed

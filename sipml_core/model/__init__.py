@@ -11,7 +11,7 @@ from sipml_core.model.fabric import Fabric
 from sipml_core.model.network import Network, check_routes
 from sipml_core.model.opgraph import Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
 from sipml_core.model.opwork import OpWork, op_work
-from sipml_core.model.plan import Execution, Strategy
+from sipml_core.model.plan import Execution, Plan
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.results import CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
@@ -41,12 +41,12 @@ __all__ = [
     "Phase",
     "Placement",
     "PlacementLimits",
+    "Plan",
     "Precision",
     "Result",
     "Role",
     "Routes",
     "Split",
-    "Strategy",
     "TaskGraph",
     "Tensor",
     "Timeline",

@@ -47,7 +47,7 @@ class Execution:
 
 
 @attrs.frozen(kw_only=True)
-class Strategy(Execution):
+class Plan(Execution):
     """k = `mp` GPUs hold one model replica, l = `dp` replicas share the global batch."""
 
     mp: int = attrs.field(validator=at_least(1))

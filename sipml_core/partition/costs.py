@@ -87,9 +87,9 @@ class _Costing:
         leader = leader_index(graph)
         self.variable = {op.name: number[graph.ops[leader[i]].name] for i, op in enumerate(graph.ops)}
         self.cuts = [self._candidates(op) for op in self.leading]
-        self.crowd: dict[int, list[Op]] = defaultdict(list)
+        self.followers: dict[int, list[Op]] = defaultdict(list)
         for op in graph.ops:
-            self.crowd[self.variable[op.name]].append(op)
+            self.followers[self.variable[op.name]].append(op)
         self._saved = self._saved_reads()
         self._crossing: dict[tuple[BoxKey, BoxKey], int] = {}
 
@@ -100,8 +100,8 @@ class _Costing:
         for index, op in enumerate(self.leading):
             own = pairs.pop((index, index), None)
             cuts = self.cuts[index]
-            compute = [[self._longest_us(o, cut) for o in self.crowd[index]] for cut in cuts]
-            backward = np.array([o.phase is Phase.BACKWARD for o in self.crowd[index]])
+            compute = [[self._longest_us(o, cut) for o in self.followers[index]] for cut in cuts]
+            backward = np.array([o.phase is Phase.BACKWARD for o in self.followers[index]])
             variables.append(
                 Variable(
                     op=op,
@@ -182,7 +182,7 @@ class _Costing:
     def _sync_us(self, index: int, leader: Cut) -> float:
         """Ring all-reduce of each gradient over all that hold a part of it: 2 (n - 1) / n of its bytes."""
         total = 0.0
-        for op in self.crowd[index]:
+        for op in self.followers[index]:
             for operand in op.writes:
                 tensor = self.graph.tensor[operand.tensor]
                 if tensor.role is Role.GRADIENT:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sipml_core.fields import at_least, one_of, option
 from sipml_core.model import BalancedGraph, Placement, PlacementLimits
 from sipml_core.placement.limits import hops_between, reach_table
-from sipml_core.placement.seats import Seats, merge
+from sipml_core.placement.placementunits import PlacementUnits, merge
 from sipml_core.plugin import Placer
 
 #: Starts that differ by less, relative to the time, are equal: sums of the same slices may round apart.
@@ -58,41 +58,43 @@ class Algorithm1(Placer):
 
     def place(self, graph: BalancedGraph, limits: PlacementLimits) -> Placement:
         """See `Placer.place`. Never infeasible: a window of one device always satisfies the limits."""
-        seats, reach = merge(graph), reach_table(limits)
+        units, reach = merge(graph), reach_table(limits)
         prefer_parent = self.options.ties == "parent"
-        visit = best = _Visit(seats, reach, prefer_parent, devices=limits.devices)
-        converged = visit.run(budget=self.options.visits * seats.count)
+        visit = best = _Visit(units, reach, prefer_parent, devices=limits.devices)
+        converged = visit.run(budget=self.options.visits * units.count)
         if limits.range_hops is not None and visit.relocations:
-            window = _Visit(seats, reach, prefer_parent, devices=limits.range_hops + 1)
-            window.run(budget=seats.count)
+            window = _Visit(units, reach, prefer_parent, devices=limits.range_hops + 1)
+            window.run(budget=units.count)
             if not converged or window.makespan_us < visit.makespan_us:
                 best = window
         return Placement(
             graph=graph,
             limits=limits,
-            device=best.device[seats.seat],
+            device=best.device[units.unit],
             converged=converged,
             relocations=visit.relocations,
         )
 
 
 class _Visit:
-    """One run over the seats, with what it knows so far."""
+    """One run over the placement units, with what it knows so far."""
 
-    def __init__(self, seats: Seats, reach: NDArray[np.bool_], prefer_parent: bool, devices: int) -> None:
+    def __init__(
+        self, units: PlacementUnits, reach: NDArray[np.bool_], prefer_parent: bool, devices: int
+    ) -> None:
         self.relocations = 0
-        self.device = np.zeros(seats.count, dtype=np.int32)
-        self._seats = seats
+        self.device = np.zeros(units.count, dtype=np.int32)
+        self._seats = units
         self._prefer_parent = prefer_parent
         self._reach = reach
         self._usable = np.arange(len(reach)) < devices
         self._limited = not reach.all()
         self._free_us = np.zeros(len(reach))
-        self._finish_us = np.zeros(seats.count)
+        self._finish_us = np.zeros(units.count)
         self._hops = hops_between(len(reach))
         self._range = int(self._hops[reach].max())
         #: Furthest from device 0 that relocation leaves each seat. [seats] [hops]
-        self._bound = np.full(seats.count, len(reach))
+        self._bound = np.full(units.count, len(reach))
 
     @property
     def makespan_us(self) -> float:
@@ -101,55 +103,55 @@ class _Visit:
 
     def run(self, budget: int) -> bool:
         """Place every seat, visiting `budget` at most; False if that was not enough."""
-        seat = 0
-        while seat < self._seats.count:
+        unit = 0
+        while unit < self._seats.count:
             if budget == 0:
                 return False
             budget -= 1
-            allowed = self._allowed(seat)
+            allowed = self._allowed(unit)
             if allowed.any():
-                self._put(seat, self._choose(seat, allowed))
-                seat += 1
+                self._put(unit, self._choose(unit, allowed))
+                unit += 1
             else:
-                seat = self._relocate(seat)
-                self._rewind(seat)
+                unit = self._relocate(unit)
+                self._rewind(unit)
         return True
 
-    def _earlier(self, seat: int) -> slice:
-        start = self._seats.start[seat]
-        return slice(start, start + self._seats.earlier[seat])
+    def _earlier(self, unit: int) -> slice:
+        start = self._seats.start[unit]
+        return slice(start, start + self._seats.earlier[unit])
 
-    def _allowed(self, seat: int) -> NDArray[np.bool_]:
+    def _allowed(self, unit: int) -> NDArray[np.bool_]:
         """Devices within range of every placed neighbour. [devices]"""
         if not self._limited:
             return self._usable
-        parents = self._seats.near[self._earlier(seat)]
-        near = self._reach[self.device[parents]].all(axis=0) & (self._hops[0] <= self._bound[seat])
+        parents = self._seats.near[self._earlier(unit)]
+        near = self._reach[self.device[parents]].all(axis=0) & (self._hops[0] <= self._bound[unit])
         return np.asarray(near & self._usable)
 
-    def _ready_us(self, seat: int) -> float:
-        span = self._earlier(seat)
+    def _ready_us(self, unit: int) -> float:
+        span = self._earlier(unit)
         parents = self._seats.near[span][self._seats.waits[span]]
         return float(self._finish_us[parents].max(initial=0.0))
 
-    def _choose(self, seat: int, allowed: NDArray[np.bool_]) -> int:
+    def _choose(self, unit: int, allowed: NDArray[np.bool_]) -> int:
         """The device with the earliest start; ties as the options say, then the lowest index."""
-        start_us = np.where(allowed, np.maximum(self._free_us, self._ready_us(seat)), np.inf)
+        start_us = np.where(allowed, np.maximum(self._free_us, self._ready_us(unit)), np.inf)
         earliest = start_us <= start_us.min() * (1 + _EQUAL)
         if not self._prefer_parent:
             return int(earliest.argmax())
-        span = self._earlier(seat)
+        span = self._earlier(unit)
         pull = np.bincount(
             self.device[self._seats.near[span]], self._seats.size_bytes[span], minlength=len(allowed)
         )
         return int(np.where(earliest, pull, -1.0).argmax())
 
-    def _put(self, seat: int, device: int) -> None:
-        self.device[seat] = device
-        start_us = max(self._ready_us(seat), self._free_us[device])
-        self._finish_us[seat] = self._free_us[device] = start_us + self._seats.duration_us[seat]
+    def _put(self, unit: int, device: int) -> None:
+        self.device[unit] = device
+        start_us = max(self._ready_us(unit), self._free_us[device])
+        self._finish_us[unit] = self._free_us[device] = start_us + self._seats.duration_us[unit]
 
-    def _relocate(self, seat: int) -> int:
+    def _relocate(self, unit: int) -> int:
         """Put a seat that no device suits on device 0, and move its ancestors within range.
 
         Ancestors are taken backwards: one out of range of later seats that moved goes to the nearest
@@ -157,12 +159,12 @@ class _Visit:
         close, and the parents stay within range of device 0. One parent at least was not, so each
         call tightens a bound, and relocation ends. Returns the first seat to place anew.
         """
-        parents = self._seats.near[self._earlier(seat)]
+        parents = self._seats.near[self._earlier(unit)]
         first = int(parents[self._hops[0, self.device[parents]] > self._range].min())
         self._bound[parents] = np.minimum(self._bound[parents], self._range)
-        self.device[seat] = 0
+        self.device[unit] = 0
         demands: dict[int, list[int]] = {}
-        moved: int | None = seat
+        moved: int | None = unit
         while moved is not None:
             first = min(first, moved)
             for ancestor in self._seats.near[self._earlier(moved)].tolist():
@@ -173,20 +175,20 @@ class _Visit:
     def _move_next(self, demands: dict[int, list[int]]) -> int | None:
         """Move the last seat that breaks a demand and can be moved; None if none is left."""
         while demands:
-            seat = max(demands)
-            suits = np.logical_and.reduce(self._reach[demands.pop(seat)])
-            here = int(self.device[seat])
+            unit = max(demands)
+            suits = np.logical_and.reduce(self._reach[demands.pop(unit)])
+            here = int(self.device[unit])
             closer = suits & (self._hops[0] < self._hops[0, here])
             if suits[here] or not closer.any():
                 continue
-            self.device[seat] = np.where(closer, self._hops[here], len(closer)).argmin()
-            self._bound[seat] = self._hops[0, self.device[seat]]
+            self.device[unit] = np.where(closer, self._hops[here], len(closer)).argmin()
+            self._bound[unit] = self._hops[0, self.device[unit]]
             self.relocations += 1
-            return seat
+            return unit
         return None
 
-    def _rewind(self, seat: int) -> None:
-        """Forget the times of `seat` and all after it."""
-        self._finish_us[seat:] = 0.0
+    def _rewind(self, unit: int) -> None:
+        """Forget the times of `unit` and all after it."""
+        self._finish_us[unit:] = 0.0
         self._free_us[:] = 0.0
-        np.maximum.at(self._free_us, self.device[:seat], self._finish_us[:seat])
+        np.maximum.at(self._free_us, self.device[:unit], self._finish_us[:unit])

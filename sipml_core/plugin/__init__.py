@@ -5,16 +5,24 @@ Imports only `model`, `fields` and `errors`.
 """
 
 from sipml_core.plugin.hookspecs import hookimpl
-from sipml_core.plugin.interfaces import Convergence, GpuModel, Offer, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin.interfaces import (
+    Component,
+    Convergence,
+    GpuModel,
+    Placer,
+    Scheduler,
+    Topology,
+    Workload,
+)
 from sipml_core.plugin.registry import API_VERSION, Entry, Registry, load
 from sipml_core.plugin.signals import interrupts_blocked
 
 __all__ = [
     "API_VERSION",
+    "Component",
     "Convergence",
     "Entry",
     "GpuModel",
-    "Offer",
     "Placer",
     "Registry",
     "Scheduler",

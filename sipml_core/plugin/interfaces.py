@@ -26,7 +26,7 @@ class NoOptions:
     """For a class that takes no options."""
 
 
-class Offer(ABC):
+class Component(ABC):
     """What all five have in common: a name, one line of summary, and checked options.
 
     `Options` is a frozen, keyword-only attrs class: its fields are the keys of the TOML table, their
@@ -41,7 +41,7 @@ class Offer(ABC):
         self.options = options
 
 
-class Topology(Offer):
+class Topology(Component):
     """An interconnect."""
 
     #: Scheduler used where the experiment names none (circuit networks only).
@@ -55,7 +55,7 @@ class Topology(Offer):
         """
 
 
-class Placer(Offer):
+class Placer(Component):
     """Gives every sub-op a device of its group."""
 
     @abstractmethod
@@ -63,7 +63,7 @@ class Placer(Offer):
         """A placement that keeps `limits` for every edge, or `InfeasibleError`."""
 
 
-class Scheduler(Offer):
+class Scheduler(Component):
     """Decides circuits.
 
     `demand` of the traffic matrix is in bytes; pairs are only ones that `control.may_connect`.
@@ -85,7 +85,7 @@ class Scheduler(Offer):
         """
 
 
-class GpuModel(Offer):
+class GpuModel(Component):
     """Time and memory of one GPU."""
 
     @property
@@ -108,7 +108,7 @@ class Convergence:
     source: str
 
 
-class Workload(Offer):
+class Workload(Component):
     """A model to train."""
 
     #: Global batch used where the experiment names none.

@@ -18,7 +18,7 @@ import pluggy
 
 from sipml_core.errors import ConfigError, PluginError, unknown
 from sipml_core.plugin import hookspecs
-from sipml_core.plugin.interfaces import GpuModel, Offer, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin.interfaces import Component, GpuModel, Placer, Scheduler, Topology, Workload
 from sipml_core.plugin.signals import interrupts_blocked
 
 #: Version of the hooks and interfaces. A plugin may state the one it was written for in a
@@ -29,7 +29,7 @@ API_VERSION = 1
 DISABLE_VARIABLE = "SIPML_DISABLE_PLUGINS"
 
 #: What each hook collects: role -> (hook, base class).
-ROLES: Mapping[str, tuple[str, type[Offer]]] = {
+ROLES: Mapping[str, tuple[str, type[Component]]] = {
     "workload": ("sipml_workloads", Workload),
     "gpu": ("sipml_gpu_models", GpuModel),
     "placer": ("sipml_placers", Placer),
@@ -54,7 +54,7 @@ class Entry:
     """One offered class."""
 
     role: str
-    offer: type[Offer]
+    component: type[Component]
     source: Source
 
 
@@ -74,7 +74,7 @@ class Registry:
     def find(self, role: str, name: str) -> type[Any]:
         """The class of that role and name; `ConfigError` names the nearest one if there is none."""
         try:
-            return self.entries[role][name].offer
+            return self.entries[role][name].component
         except KeyError:
             raise ConfigError(unknown(role, name, self.entries[role])) from None
 
@@ -147,23 +147,23 @@ def collect(modules: Iterable[tuple[Source, Any]], problems: Iterable[str] = ())
     return registry
 
 
-def _collect_offers(registry: Registry, role: str, hook: str, base: type[Offer]) -> None:
+def _collect_offers(registry: Registry, role: str, hook: str, base: type[Component]) -> None:
     sources = {source.plugin: source for source in registry.sources}
     implementations = getattr(registry.manager.hook, hook).get_hookimpls()
     for implementation in sorted(implementations, key=lambda impl: impl.plugin_name):
         source = sources[implementation.plugin_name]
         try:
-            offers = list(implementation.function())
+            components = list(implementation.function())
         except Exception as error:  # a stranger's code
             registry.problems.append(f"{source}: {hook} failed: {type(error).__name__}: {_one_line(error)}")
             continue
-        registry.trace.append(f"{hook}: {source} offers {_names(offers)}")
-        for offer in offers:
-            fault = _fault(offer, base)
+        registry.trace.append(f"{hook}: {source} offers {_names(components)}")
+        for component in components:
+            fault = _fault(component, base)
             if fault:
-                registry.problems.append(f"{source}: {hook} returned {offer!r}, left out: {fault}")
+                registry.problems.append(f"{source}: {hook} returned {component!r}, left out: {fault}")
             else:
-                _add(registry, Entry(role=role, offer=offer, source=source))
+                _add(registry, Entry(role=role, component=component, source=source))
 
 
 def _refuse_namesake(registry: Registry, source: Source) -> None:
@@ -172,12 +172,14 @@ def _refuse_namesake(registry: Registry, source: Source) -> None:
             raise PluginError(f"{other} and {source} have the same name; uninstall one of them")
 
 
-def _names(offers: Iterable[Any]) -> str:
-    return ", ".join(str(getattr(offer, "name", repr(offer))) for offer in offers) or "nothing"
+def _names(components: Iterable[Any]) -> str:
+    return (
+        ", ".join(str(getattr(component, "name", repr(component))) for component in components) or "nothing"
+    )
 
 
 def _add(registry: Registry, entry: Entry) -> None:
-    name = entry.offer.name
+    name = entry.component.name
     other = registry.entries[entry.role].get(name)
     if other is not None:
         raise PluginError(
@@ -187,17 +189,17 @@ def _add(registry: Registry, entry: Entry) -> None:
     registry.entries[entry.role][name] = entry
 
 
-def _fault(offer: Any, base: type[Offer]) -> str | None:
+def _fault(component: Any, base: type[Component]) -> str | None:
     """Why a class cannot be offered, or None."""
-    if not isinstance(offer, type) or not issubclass(offer, base):
+    if not isinstance(component, type) or not issubclass(component, base):
         return f"it is no subclass of {base.__name__}"
-    missing = sorted(getattr(offer, "__abstractmethods__", ()))
+    missing = sorted(getattr(component, "__abstractmethods__", ()))
     if missing:
         return f"it does not define {', '.join(missing)}"
     for attribute in ("name", "summary"):
-        if not isinstance(getattr(offer, attribute, None), str):
+        if not isinstance(getattr(component, attribute, None), str):
             return f"its {attribute!r} must be a text"
-    if not attrs.has(offer.Options):
+    if not attrs.has(component.Options):
         return "its Options must be an attrs class"
     return None
 

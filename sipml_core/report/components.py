@@ -9,7 +9,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.plugin import Entry, Offer, Registry, Workload
+from sipml_core.plugin import Component, Entry, Registry, Workload
 
 
 def offers_table(registry: Registry) -> Table:
@@ -21,7 +21,7 @@ def offers_table(registry: Registry) -> Table:
         for name in sorted(entries):
             entry = entries[name]
             table.add_row(
-                role, name, entry.offer.summary, f"{entry.source.plugin} ({entry.source.distribution})"
+                role, name, entry.component.summary, f"{entry.source.plugin} ({entry.source.distribution})"
             )
     return table
 
@@ -47,21 +47,21 @@ def offer_page(registry: Registry, name: str) -> Table:
     table = Table(title=Text(_title(entry)), title_justify="left", caption_justify="left")
     for column in ("option", "type", "unit", "default", "meaning"):
         table.add_column(column, overflow="fold")
-    for row in option_rows(entry.offer.Options):
+    for row in option_rows(entry.component.Options):
         table.add_row(*map(Text, (row["option"], row["type"], row["unit"], row["default"], row["meaning"])))
     return table
 
 
 def _title(entry: Entry) -> str:
-    lines = [f"{entry.role} {entry.offer.name}: {entry.offer.summary}", f"from {entry.source}"]
-    return "\n".join(line for line in (*lines, default_batch(entry.offer)) if line)
+    lines = [f"{entry.role} {entry.component.name}: {entry.component.summary}", f"from {entry.source}"]
+    return "\n".join(line for line in (*lines, default_batch(entry.component)) if line)
 
 
-def default_batch(offer: type[Offer]) -> str:
+def default_batch(component: type[Component]) -> str:
     """Of a workload: the global batch where the experiment names none; of other offers nothing."""
-    if not issubclass(offer, Workload):
+    if not issubclass(component, Workload):
         return ""
-    return f"global batch where [strategy] names none: {offer.default_global_batch} samples"
+    return f"global batch where [strategy] names none: {component.default_global_batch} samples"
 
 
 def option_rows(options: type[Any]) -> list[dict[str, str]]:

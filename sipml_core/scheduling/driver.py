@@ -97,13 +97,13 @@ class ScheduledCircuits:
         row = plan.row_of(self.network.circuit_src, self.network.circuit_dst)
         gbps = at_rows(plan.gbps, row)
         if at_start:
-            return CircuitSettings(gbps=gbps, carried_gbps=gbps, dark_us=np.zeros(len(gbps)))
+            return CircuitSettings(gbps=gbps, kept_gbps=gbps, dark_us=np.zeros(len(gbps)))
         if self.control.all_dark:
             dark = np.full(len(gbps), self.control.reconfiguration_us)
-            return CircuitSettings(gbps=gbps, carried_gbps=np.zeros(len(gbps)), dark_us=dark)
+            return CircuitSettings(gbps=gbps, kept_gbps=np.zeros(len(gbps)), dark_us=dark)
         return CircuitSettings(
             gbps=gbps,
-            carried_gbps=at_rows(plan.carried_gbps, row),
+            kept_gbps=at_rows(plan.kept_gbps, row),
             dark_us=at_rows(plan.dark_us, row),
         )
 

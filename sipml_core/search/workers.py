@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from sipml_core.cases import Candidate, Clock, Workbench, search_candidates, simulate_candidate
+from sipml_core.cases import Candidate, Clock, Compiler, search_candidates, simulate_candidate
 from sipml_core.errors import InfeasibleError, SipmlError, StalledError, TooSlowError
 from sipml_core.experiment import Experiment, read_experiment
 from sipml_core.plugin import interrupts_blocked, load
@@ -22,7 +22,7 @@ ESTIMATE, SIMULATION = "estimate", "simulation"
 
 
 @attrs.frozen(order=True)
-class Question:
+class Trial:
     """One candidate on one interconnect, by their numbers."""
 
     experiment: int
@@ -32,14 +32,14 @@ class Question:
 
 
 @attrs.frozen
-class Unit:
+class TrialBatch:
     """Questions asked together, whose graph and placement are the same."""
 
     kind: str
-    questions: tuple[Question, ...]
+    trials: tuple[Trial, ...]
 
 
-class Desk:
+class Worker:
     """Answers questions about some experiments."""
 
     def __init__(self, experiments: Sequence[Experiment]) -> None:
@@ -54,20 +54,22 @@ class Desk:
             self._candidates[key] = search_candidates(asked.jobs[job], gpus)
         return self._candidates[key]
 
-    def answers(self, unit: Unit) -> list[Answer]:
+    def answers(self, batch: TrialBatch) -> list[Answer]:
         """One answer for each question: what was found, or why there is nothing to find."""
-        bench = Workbench(experiment=self.experiments[unit.questions[0].experiment])
-        return [self._answer(unit.kind, bench, question) for question in unit.questions]
+        compiler = Compiler(experiment=self.experiments[batch.trials[0].experiment])
+        return [self._answer(batch.kind, compiler, trial) for trial in batch.trials]
 
-    def _answer(self, kind: str, bench: Workbench, question: Question) -> Answer:
-        candidate = self.candidates(question.experiment, question.job)[question.candidate]
-        interconnect = self.experiments[question.experiment].interconnects[question.interconnect]
+    def _answer(self, kind: str, compiler: Compiler, trial: Trial) -> Answer:
+        candidate = self.candidates(trial.experiment, trial.job)[trial.candidate]
+        interconnect = self.experiments[trial.experiment].interconnects[trial.interconnect]
         try:
             if kind == SIMULATION:
-                return attrs.asdict(simulate_candidate(bench, candidate, interconnect, Clock(limit_s=None)))
-            if candidate.strategy is None:
+                return attrs.asdict(
+                    simulate_candidate(compiler, candidate, interconnect, Clock(limit_s=None))
+                )
+            if candidate.plan is None:
                 raise InfeasibleError(candidate.refusal)
-            return attrs.asdict(estimate(bench, candidate.job, interconnect, candidate.strategy))
+            return attrs.asdict(estimate(compiler, candidate.job, interconnect, candidate.plan))
         except InfeasibleError as error:
             return {"infeasible": str(error)}
         except StalledError as error:
@@ -77,22 +79,22 @@ class Desk:
 
 
 #: received(unit, its answers), as they come in.
-Received = Callable[[Unit, list[Answer]], None]
+Received = Callable[[TrialBatch, list[Answer]], None]
 
 
-class Staff:
+class WorkerPool:
     """One desk in this process, or one in each of several others.
 
     A context manager: leaving it ends the processes, on an error or an interrupt at once.
     """
 
     def __init__(self, experiments: Sequence[Experiment], jobs: int) -> None:
-        self.desk = Desk(experiments)
+        self.worker = Worker(experiments)
         self._jobs = jobs
         self._pool: ProcessPoolExecutor | None = None
         self._workers: list[BaseProcess] = []
 
-    def __enter__(self) -> Staff:
+    def __enter__(self) -> WorkerPool:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
@@ -102,7 +104,7 @@ class Staff:
                     worker.terminate()
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def ask(self, units: Sequence[Unit], received: Received) -> None:
+    def ask(self, batches: Sequence[TrialBatch], received: Received) -> None:
         """Have all units answered, in any order.
 
         Raises
@@ -110,27 +112,27 @@ class Staff:
         SipmlError
             A process ended before its work was done; or whatever an answer raises but infeasibility.
         """
-        if self._jobs == 1 or len(units) == 1:
-            for unit in units:
-                received(unit, self.desk.answers(unit))
+        if self._jobs == 1 or len(batches) == 1:
+            for batch in batches:
+                received(batch, self.worker.answers(batch))
             return
         try:
-            for unit, answers in self._from_pool(units):
-                received(unit, answers)
+            for batch, answers in self._from_pool(batches):
+                received(batch, answers)
         except BrokenProcessPool:
             raise SipmlError(
                 "a worker process ended before its work was done, as when memory runs out; try --jobs 1"
             ) from None
 
-    def _from_pool(self, units: Sequence[Unit]) -> Iterator[tuple[Unit, list[Answer]]]:
+    def _from_pool(self, batches: Sequence[TrialBatch]) -> Iterator[tuple[TrialBatch, list[Answer]]]:
         if self._pool is None:
-            tables = [experiment.tables for experiment in self.desk.experiments]
+            tables = [experiment.tables for experiment in self.worker.experiments]
             self._pool = ProcessPoolExecutor(
-                self._jobs, mp_context=get_context("spawn"), initializer=_open_desk, initargs=(tables,)
+                self._jobs, mp_context=get_context("spawn"), initializer=_open_worker, initargs=(tables,)
             )
         others = active_children()
         with interrupts_blocked():
-            pending = {self._pool.submit(_answers_here, unit): unit for unit in units}
+            pending = {self._pool.submit(_answers_here, batch): batch for batch in batches}
         self._workers += [child for child in active_children() if child not in others]
         while pending:
             done, _ = wait(pending, return_when=FIRST_COMPLETED)
@@ -138,14 +140,14 @@ class Staff:
                 yield pending.pop(future), future.result()
 
 
-_desk: list[Desk] = []
+_worker: list[Worker] = []
 
 
-def _open_desk(tables: Sequence[Mapping[str, Any]]) -> None:
+def _open_worker(tables: Sequence[Mapping[str, Any]]) -> None:
     """In a new process: read the experiments again, from the tables they were made of."""
     registry = load()
-    _desk[:] = [Desk([read_experiment(table, registry) for table in tables])]
+    _worker[:] = [Worker([read_experiment(table, registry) for table in tables])]
 
 
-def _answers_here(unit: Unit) -> list[Answer]:
-    return _desk[0].answers(unit)
+def _answers_here(batch: TrialBatch) -> list[Answer]:
+    return _worker[0].answers(batch)

@@ -21,11 +21,11 @@ class GpuModelConformance(OfferConformance):
     gpu_model: ClassVar[type[GpuModel]]
 
     @property
-    def offer(self) -> type[Any]:
+    def component(self) -> type[Any]:
         return self.gpu_model
 
-    def exercise(self, offer: Any) -> None:
-        offer.op_time_us(next(iter(_works()))[1])
+    def exercise(self, component: Any) -> None:
+        component.op_time_us(next(iter(_works()))[1])
 
     def timed(self) -> Iterator[tuple[dict[str, str], OpWork, float]]:
         """Time of every op of the bundled workloads that the model does not refuse."""

@@ -23,12 +23,12 @@ class PlacerConformance(OfferConformance):
     sizes: ClassVar[tuple[int, ...]] = (1, 2, 3, 4, 7)
 
     @property
-    def offer(self) -> type[Any]:
+    def component(self) -> type[Any]:
         return self.placer
 
-    def exercise(self, offer: Any) -> None:
+    def exercise(self, component: Any) -> None:
         _, graph, limits = next(iter(self.cases()))
-        offer.place(graph, limits)
+        component.place(graph, limits)
 
     def cases(self) -> Iterator[tuple[str, BalancedGraph, PlacementLimits]]:
         """(name, graph, limits): each bundled workload, without a limit and with tight ones."""

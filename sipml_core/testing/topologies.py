@@ -43,11 +43,11 @@ class TopologyConformance(OfferConformance):
     training_gpus: ClassVar[int] = 4
 
     @property
-    def offer(self) -> type[Any]:
+    def component(self) -> type[Any]:
         return self.topology
 
-    def exercise(self, offer: Any) -> None:
-        offer.build(self.cluster(self.sizes[0]))
+    def exercise(self, component: Any) -> None:
+        component.build(self.cluster(self.sizes[0]))
 
     def cluster(self, gpus: int, bandwidths: float = 1.0) -> Cluster:
         return Cluster(gpus=gpus, bandwidth_gbps=bandwidths * self.bandwidth_gbps)

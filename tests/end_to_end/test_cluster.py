@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sipml_core.cases.compiler import Workbench
+from sipml_core.cases.compiler import Compiler
 from sipml_core.cases.running import Clock, run_experiment, simulate_case
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.plugin.registry import load
@@ -41,8 +41,8 @@ def experiment(*, mp, dp, server_gpus, **options):
 def forms(case):
     """Prepared forms of all-reduce, by name."""
     job, interconnect = case.jobs[0], case.interconnects[0]
-    strategy = job.strategy(interconnect.cluster.gpus)
-    made = Workbench(experiment=case).prepare(job, interconnect, strategy)
+    plan = job.plan(interconnect.cluster.gpus)
+    made = Compiler(experiment=case).prepare(job, interconnect, plan)
     return {form.all_reduce: form for form in made}
 
 

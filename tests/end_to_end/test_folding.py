@@ -14,14 +14,14 @@ SMALL_GPT = {"name": "gpt", "layers": 2, "hidden": 256, "heads": 4, "sequence": 
 FLAT, CLUSTER = {"name": "elect-flat"}, {"name": "elect-cluster"}
 
 
-def tables(topology, *, mp, dp, workload=SMALL_GPT, cluster=None, engine=None, **strategy):
-    strategy = {"mp": mp, "dp": dp, "global_batch": 4 * dp, "tau_us": 1.0, **strategy}
+def tables(topology, *, mp, dp, workload=SMALL_GPT, cluster=None, engine=None, **plan):
+    plan = {"mp": mp, "dp": dp, "global_batch": 4 * dp, "tau_us": 1.0, **plan}
     return {
         "title": "folding",
         "cluster": {"gpus": mp * dp, "bandwidth_gbps": 200, **(cluster or {})},
         "gpu": {"name": "v100"},
         "engine": engine or {},
-        "workload": [{**workload, "strategy": strategy}],
+        "workload": [{**workload, "strategy": plan}],
         "topology": [topology],
     }
 
@@ -54,15 +54,15 @@ def test_convolutions_fold_too():
     assert_same(tables(FLAT, mp=4, dp=5, workload={"name": "resnet50"}), 1)
 
 
-@pytest.mark.parametrize("strategy", [
+@pytest.mark.parametrize("plan", [
     {"collective": "ring"}, {"iterations": 3}, {"recompute": True}, {"bucket_bytes": 2e5},
     {"layout": "tensor"}, {"layout": "sample"}, {"collective": "ring", "iterations": 2},
 ])  # fmt: skip
 @pytest.mark.parametrize("queue", ["pair", "source"])
-def test_whatever_the_job_does(strategy, queue):
+def test_whatever_the_job_does(plan, queue):
     """Explicit rings, several iterations, recomputation, small buckets, both queues."""
     for topology, groups in ((FLAT, 1), ({**CLUSTER, "server_gpus": 4, "uplink_gbps": 50}, 2)):
-        assert_same(tables(topology, mp=2, dp=6, engine={"queue": queue}, **strategy), groups)
+        assert_same(tables(topology, mp=2, dp=6, engine={"queue": queue}, **plan), groups)
 
 
 @pytest.mark.parametrize(
@@ -101,11 +101,11 @@ def test_circuits_replanned_for_all_groups_alike(mp, dp, groups, bandwidth_gbps)
     {"estimator": "backlog"}, {"estimator": "oracle"},
 ])  # fmt: skip
 @pytest.mark.parametrize(
-    "strategy",
+    "plan",
     [{"collective": "ring"}, {"iterations": 2, "counter_rotating": True}, {"exchange": "direct"}],
 )
-def test_whatever_replanned_circuits_do(change, strategy):
-    assert_same(tables({**RING, **change}, mp=4, dp=4, **strategy), 1)
+def test_whatever_replanned_circuits_do(change, plan):
+    assert_same(tables({**RING, **change}, mp=4, dp=4, **plan), 1)
 
 
 def test_the_lower_bound_itself_folds():

@@ -10,13 +10,13 @@ from sipml_core.cases.candidates import search_candidates
 from sipml_core.cases.running import run_experiment
 from sipml_core.cli.main import main
 from sipml_core.experiment.reading import read_experiment, read_tables
-from sipml_core.lowering.groups import GroupPlan, lower, traffic_bytes
+from sipml_core.lowering.groups import GroupTemplate, lower, traffic_bytes
 from sipml_core.lowering.memory import memory_per_gpu
 from sipml_core.lowering.recompute import checkpoints
 from sipml_core.model.balanced import Placement, PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Phase, Split
-from sipml_core.model.plan import Strategy
+from sipml_core.model.plan import Plan
 from sipml_core.partition.layouts import fixed_layout
 from sipml_core.partition.partitioning import partition
 from sipml_core.plugin.interfaces import GpuModel, NoOptions
@@ -71,8 +71,8 @@ def both(graph, mp):
     return [placed(graph, layout, mp=mp) for layout in ("tensor", "megatron")]
 
 
-def strategy(mp, dp=1, **kwargs):
-    return Strategy(mp=mp, dp=dp, global_batch=4 * dp, **kwargs)
+def plan_of(mp, dp=1, **kwargs):
+    return Plan(mp=mp, dp=dp, global_batch=4 * dp, **kwargs)
 
 
 @pytest.mark.parametrize("recompute", [False, True])
@@ -80,7 +80,7 @@ def strategy(mp, dp=1, **kwargs):
 def test_the_work_of_a_group_grows_by_what_is_duplicated(mp, recompute):
     """By (mp - 1) times the whole time of these ops, forward, backward and second runs; optimizers are
     repeated in either layout."""
-    graph, plan = mlp(4), strategy(mp, recompute=recompute)
+    graph, plan = mlp(4), plan_of(mp, recompute=recompute)
     cluster = Cluster(gpus=mp, bandwidth_gbps=8.0)
     tensor, megatron = (lower(placement, plan, cluster).duration_us.sum() for placement in both(graph, mp))
     again = checkpoints(graph, recompute=recompute).runs_again
@@ -98,14 +98,13 @@ def test_activations_put_the_same_bytes_on_the_network(mp, samples):
     """Two all-reduces of S bytes, each a reduce-scatter and an all-gather of (mp - 1) S."""
     size = 4.0 * samples * SEQUENCE * HIDDEN
     for placement in both(mlp(samples), mp):
-        assert traffic_bytes(placement, strategy(mp)).activations == 4 * (mp - 1) * size
+        assert traffic_bytes(placement, plan_of(mp)).activations == 4 * (mp - 1) * size
 
 
 @pytest.mark.parametrize("recompute", [False, True])
 def test_second_runs_send_the_same_bytes_too(recompute):
     tensor, megatron = (
-        traffic_bytes(placement, strategy(4, recompute=recompute)).activations
-        for placement in both(mlp(4), 4)
+        traffic_bytes(placement, plan_of(4, recompute=recompute)).activations for placement in both(mlp(4), 4)
     )
     assert megatron == tensor
 
@@ -115,9 +114,7 @@ def test_second_runs_send_the_same_bytes_too(recompute):
 def test_gradients_of_duplicated_ops_stay_out_of_the_group(mp, dp):
     """M bytes on mp x dp GPUs cost 2 M (mp dp - 1), the same on dp counterparts, mp times, 2 M mp (dp - 1):
     2 M (mp - 1) less. M: scale and shift of two norms, in fp32."""
-    tensor, megatron = (
-        traffic_bytes(placement, strategy(mp, dp)).gradients for placement in both(mlp(4), mp)
-    )
+    tensor, megatron = (traffic_bytes(placement, plan_of(mp, dp)).gradients for placement in both(mlp(4), mp))
     assert tensor - megatron == pytest.approx(2 * (2 * 2 * HIDDEN * 4.0) * (mp - 1))
 
 
@@ -125,7 +122,7 @@ def test_gradients_of_duplicated_ops_stay_out_of_the_group(mp, dp):
 def test_activations_of_duplicated_ops_are_kept_whole(mp):
     """Two norms keep their inputs (4 bytes an element), the residual sum its mask (1 byte): 9 bytes
     a feature of each token, of which "tensor" keeps 1 / mp."""
-    tensor, megatron = (memory_per_gpu(placement, strategy(mp)) for placement in both(mlp(4), mp))
+    tensor, megatron = (memory_per_gpu(placement, plan_of(mp)) for placement in both(mlp(4), mp))
     more = (1 - 1 / mp) * 9 * 4 * SEQUENCE * HIDDEN
     assert megatron.activations_bytes - tensor.activations_bytes == pytest.approx(more)
     assert np.array_equal(megatron.parameters_bytes, tensor.parameters_bytes)
@@ -134,7 +131,7 @@ def test_activations_of_duplicated_ops_are_kept_whole(mp):
 @pytest.mark.parametrize("recompute", [False, True])
 @pytest.mark.parametrize(("mp", "samples"), [(2, 4), (4, 4), (4, 2), (8, 1)])
 def test_memory_is_at_least_that_of_the_tensor_layout(mp, samples, recompute):
-    plan = strategy(mp, recompute=recompute)
+    plan = plan_of(mp, recompute=recompute)
     tensor, megatron = (memory_per_gpu(placement, plan) for placement in both(mlp(samples), mp))
     assert (megatron.total_bytes >= tensor.total_bytes).all()
 
@@ -147,7 +144,7 @@ def test_gpt_makes_megatrons_all_reduces_shared_by_all_gpus(samples, layers):
     than the group has GPUs. The loss exchanges one fp32 statistic of each token with everyone."""
     n = 4
     options = Gpt.Options(layers=layers, hidden=HIDDEN, heads=4, sequence=SEQUENCE, vocabulary=48)
-    plan = GroupPlan.of(placed(Gpt(options).graph(samples, "mixed"), "megatron", mp=n), strategy(n))
+    plan = GroupTemplate.of(placed(Gpt(options).graph(samples, "mixed"), "megatron", mp=n), plan_of(n))
     tokens = samples * SEQUENCE
     expected = (4 * layers + 2) * 2 * (n - 1) / n * (2.0 * tokens * HIDDEN) + (n - 1) * 4.0 * tokens
     sent = plan.transfers

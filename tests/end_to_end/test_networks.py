@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sipml_core.cases.compiler import Workbench
+from sipml_core.cases.compiler import Compiler
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import InfeasibleError
 from sipml_core.experiment.reading import read_experiment
@@ -172,19 +172,19 @@ def test_no_gpu_talks_to_more_peers_than_its_degree(model, topology, bandwidth_g
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
     if counter_rotating and bandwidth_gbps == 75:
         with pytest.raises(InfeasibleError, match="degree 3, 2 of it for the ring of dp"):
-            Workbench(experiment=experiment).prepare(job, interconnect, job.strategy(64))
+            Compiler(experiment=experiment).prepare(job, interconnect, job.plan(64))
         return
-    forms = Workbench(experiment=experiment).prepare(job, interconnect, job.strategy(64))
-    assert {form.strategy.exchange for form in forms} == {"chain", "direct"}
-    for prepared in forms:
-        keep_degree_and_reach(prepared)
+    forms = Compiler(experiment=experiment).prepare(job, interconnect, job.plan(64))
+    assert {form.plan.exchange for form in forms} == {"chain", "direct"}
+    for compiled in forms:
+        keep_degree_and_reach(compiled)
 
 
-def keep_degree_and_reach(prepared):
-    pairs = np.unique(prepared.tasks.src.astype(np.int64) * 64 + prepared.tasks.dst)
-    degree = prepared.fabric.degree
+def keep_degree_and_reach(compiled):
+    pairs = np.unique(compiled.tasks.src.astype(np.int64) * 64 + compiled.tasks.dst)
+    degree = compiled.fabric.degree
     assert np.bincount(pairs // 64).max() <= degree
     assert np.bincount(pairs % 64).max() <= degree
-    if prepared.fabric.reach_hops is not None:
+    if compiled.fabric.reach_hops is not None:
         hops = (pairs % 64 - pairs // 64) % 64
-        assert np.minimum(hops, 64 - hops).max() <= prepared.fabric.reach_hops
+        assert np.minimum(hops, 64 - hops).max() <= compiled.fabric.reach_hops

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 from sipml_ring import plan as ring_plan
 
-from sipml_core.cases.compiler import Workbench
+from sipml_core.cases.compiler import Compiler
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError
 from sipml_core.experiment.reading import read_experiment
@@ -24,7 +24,7 @@ GPT = {"layers": 1, "hidden": 32, "heads": 4, "sequence": 16, "vocabulary": 96}
 BYTES_PER_US = 125.0  # of 1 Gbps
 
 
-def prepared(workload, *, mp, dp, layout, global_batch, tau_us):
+def compiled(workload, *, mp, dp, layout, global_batch, tau_us):
     """A job on Elect-Flat whose kernels are cut as finely as mp allows."""
     tables = {
         "title": "review",
@@ -39,7 +39,7 @@ def prepared(workload, *, mp, dp, layout, global_batch, tau_us):
     }  # fmt: skip
     experiment = read_experiment(tables, REGISTRY)
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
-    return Workbench(experiment=experiment).prepare(job, interconnect, job.strategy(mp * dp))[0]
+    return Compiler(experiment=experiment).prepare(job, interconnect, job.plan(mp * dp))[0]
 
 
 def slices(op, operand, shape, dim, parts, part):
@@ -90,14 +90,14 @@ def bytes_by_element(case, dp):
 )
 def test_each_parameter_is_synchronised_once_over_those_who_hold_it(workload, layout, mp, dp):
     """Column, row, head, sample and spatial cuts, counted element by element from the op graph."""
-    case = prepared(workload, mp=mp, dp=dp, layout=layout, global_batch=4 * dp, tau_us=0.01)
+    case = compiled(workload, mp=mp, dp=dp, layout=layout, global_batch=4 * dp, tau_us=0.01)
     assert case.traffic.gradients == pytest.approx(bytes_by_element(case, dp), rel=1e-12)
     assert case.tasks.size_bytes.sum() * case.repeats == pytest.approx(case.traffic.total, rel=1e-12)
 
 
 @pytest.mark.parametrize("layout", ["tensor", "auto"])
 def test_a_tied_matrix_is_synchronised_once(layout):
-    case = prepared({"name": "gpt", **GPT}, mp=4, dp=2, layout=layout, global_batch=8, tau_us=0.01)
+    case = compiled({"name": "gpt", **GPT}, mp=4, dp=2, layout=layout, global_batch=8, tau_us=0.01)
     assert case.traffic.gradients == pytest.approx(bytes_by_element(case, 2), rel=1e-12)
 
 
@@ -108,7 +108,7 @@ def test_a_tensor_parallel_layer_sends_four_all_reduces(mp):
     sent = []
     for layers in (2, 3):
         shape = {"layers": layers, "hidden": hidden, "heads": 4, "sequence": sequence, "vocabulary": 512}
-        case = prepared(
+        case = compiled(
             {"name": "gpt", **shape}, mp=mp, dp=dp, layout="tensor", global_batch=batch * dp, tau_us=0.001
         )
         element_bytes = case.placement.graph.graph.tensor["embedding.y"].element_bytes
@@ -206,6 +206,6 @@ def test_what_carries_on_is_what_both_plans_have(seed):
             mine = {circuit for circuit in circuits if circuit[:2] == pair}
             assert plan.gbps[k] == 25 * len(mine)
             if previous is not None:
-                assert plan.carried_gbps[k] == 25 * len(mine & before)
+                assert plan.kept_gbps[k] == 25 * len(mine & before)
                 assert (plan.dark_us[k] > 0) == bool(mine - before)
         before, previous = circuits, plan

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sipml_core.cases.compiler import Workbench
+from sipml_core.cases.compiler import Compiler
 from sipml_core.cases.running import run_experiment
 from sipml_core.engine.simulation import CircuitSettings, simulate
 from sipml_core.errors import ConfigError
@@ -132,7 +132,7 @@ class OffFrom5To10:
 
     def decide(self, now_us, sent_bytes, backlog_bytes):
         gbps = np.full(self.circuits, 0.0 if now_us == 5 else 8.0)
-        return CircuitSettings(gbps=gbps, carried_gbps=gbps, dark_us=np.zeros(self.circuits))
+        return CircuitSettings(gbps=gbps, kept_gbps=gbps, dark_us=np.zeros(self.circuits))
 
 
 @pytest.mark.parametrize("kernel", ["c", "reference"])
@@ -158,14 +158,14 @@ def test_relays_serve_what_two_hops_can():
     simulate(tasks, network, driver=driver.on(network))
 
 
-def small_gpt(dp, mp, jitter=0.0, **strategy):
+def small_gpt(dp, mp, jitter=0.0, **plan):
     return read_experiment(
         {
             "title": "review",
             "cluster": {"gpus": mp * dp, "bandwidth_gbps": 800, "jitter": jitter},
             "workload": {
                 "name": "gpt", "layers": 2, "hidden": 64, "heads": 4, "sequence": 16, "vocabulary": 128,
-                "strategy": {"mp": mp, "dp": dp, "global_batch": 8 * dp, "tau_us": 0.01, **strategy},
+                "strategy": {"mp": mp, "dp": dp, "global_batch": 8 * dp, "tau_us": 0.01, **plan},
             },
             "topology": {"name": "elect-flat"},
         },
@@ -180,15 +180,13 @@ def test_a_tied_embedding_is_synchronised_among_its_holders():
     mp, dp = 8, 2
     experiment = small_gpt(dp, mp, layout="tensor")
     job = experiment.jobs[0]
-    prepared = Workbench(experiment=experiment).prepare(
-        job, experiment.interconnects[0], job.strategy(mp * dp)
-    )[0]
-    graph = prepared.placement.graph.graph
+    compiled = Compiler(experiment=experiment).prepare(job, experiment.interconnects[0], job.plan(mp * dp))[0]
+    graph = compiled.placement.graph.graph
     tied = graph.tensor["embedding.weight"].size_bytes
     once = sum(t.size_bytes for t in graph.tensors if t.role == "parameter" and len(t.shape) > 1) - tied
     on_all = graph.parameter_bytes - tied - once
     at_most = 2 * 2 * (2 * dp - 1) * tied + 2 * (dp - 1) * once + 2 * (mp * dp - 1) * on_all
-    assert prepared.traffic.gradients <= at_most * 1.05
+    assert compiled.traffic.gradients <= at_most * 1.05
 
 
 def test_the_lower_bound_is_one_of_the_iteration_it_stands_beside():

@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 import pytest
 
-from sipml_core.cases.compiler import Workbench
+from sipml_core.cases.compiler import Compiler
 from sipml_core.cases.running import check_experiment, run_experiment
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import InfeasibleError, LimitError
@@ -26,13 +26,13 @@ INTERCONNECTS = ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"]
 SMALL_GPT = {"name": "gpt", "layers": 2, "hidden": 256, "heads": 4, "sequence": 64, "vocabulary": 1000}
 
 
-def tables(workload=SMALL_GPT, topologies=INTERCONNECTS, gpus=8, bandwidth_gbps=800, **strategy):
-    strategy = {"mp": 2, "dp": 4, "global_batch": 16, "tau_us": 1, **strategy}
+def tables(workload=SMALL_GPT, topologies=INTERCONNECTS, gpus=8, bandwidth_gbps=800, **plan):
+    plan = {"mp": 2, "dp": 4, "global_batch": 16, "tau_us": 1, **plan}
     return {
         "title": "laws",
         "cluster": {"gpus": gpus, "bandwidth_gbps": bandwidth_gbps},
         "gpu": {"name": "v100"},
-        "workload": [{**workload, "strategy": strategy}],
+        "workload": [{**workload, "strategy": plan}],
         "topology": [t if isinstance(t, dict) else {"name": t} for t in topologies],
     }
 
@@ -231,7 +231,7 @@ def test_circuits_do_not_depend_on_the_last_digit_of_a_demand():
     (job,), (interconnect,) = experiment.jobs, experiment.interconnects
     ends = []
     for kernel in ("c", "reference"):
-        (form,) = Workbench(experiment=experiment).prepare(job, interconnect, job.strategy(10))
+        (form,) = Compiler(experiment=experiment).prepare(job, interconnect, job.plan(10))
         run_ = simulate(form.tasks, form.network, driver=form.circuits, queue="source", kernel=kernel)
         ends.append(run_.end_us)
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)

@@ -12,7 +12,7 @@ from sipml_core.errors import InfeasibleError
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.plugin.registry import load
 from sipml_core.report.searchreport import search_footnotes, search_tables, winners_table, write_search
-from sipml_core.search import work
+from sipml_core.search import workers as work
 from sipml_core.search.cache import AnswerCache, code_fingerprint
 from sipml_core.search.searching import search
 
@@ -20,14 +20,12 @@ REGISTRY = load()
 SMALL_GPT = {"name": "gpt", "layers": 1, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 500}
 
 
-def tables(
-    gpus=8, topologies=("elect-flat",), workload=SMALL_GPT, gpu=None, strategy=None, engine=None, **table
-):
+def tables(gpus=8, topologies=("elect-flat",), workload=SMALL_GPT, gpu=None, plan=None, engine=None, **table):
     return {
         "title": "search",
         "cluster": {"gpus": gpus, "bandwidth_gbps": 400},
         "gpu": {"name": "v100", **(gpu or {})},
-        "strategy": strategy or {},
+        "strategy": plan or {},
         "engine": engine or {},
         "search": {"global_batches": [16], **table},
         "workload": [workload],
@@ -99,7 +97,7 @@ def test_what_does_not_divide_stays_in_the_table_with_the_numbers():
 def test_pure_data_parallelism_is_in_the_table_even_where_it_does_not_fit():
     """265 728 parameters and more at 16 bytes each, on a GPU of 4 MB."""
     tensor = {"tau_us": 0.5, "layout": "tensor"}
-    result = found(mp=[4, 8], gpu={"memory": "4 MB"}, strategy=tensor)
+    result = found(mp=[4, 8], gpu={"memory": "4 MB"}, plan=tensor)
     (pure,) = [row for row in result.rows if row.mp == 1]
     assert pure.status == "infeasible"
     assert "the GPU has 4 MB" in pure.reason
@@ -124,7 +122,7 @@ def test_nothing_that_runs_is_faster_than_the_winner():
 
 def test_run_without_degrees_finds_what_search_finds():
     """One batch, all divisors: the same candidates, the same winner."""
-    table = tables(topologies=["elect-flat", "sip-ocs"], strategy={"global_batch": 16}, top=100)
+    table = tables(topologies=["elect-flat", "sip-ocs"], plan={"global_batch": 16}, top=100)
     ran = run_experiment(read_experiment(table, REGISTRY))
     best = search([read_experiment(table, REGISTRY)])[0].best
     assert [(c.mp, c.dp, c.iteration_us) for c in ran.cases] == [(c.mp, c.dp, c.iteration_us) for c in best]
@@ -166,7 +164,7 @@ def test_a_second_search_asks_nothing(tmp_path, monkeypatch):
     cache = AnswerCache(tmp_path)
     first = search([experiment()], cache=cache)
     asked = []
-    monkeypatch.setattr(work.Desk, "answers", lambda self, unit: asked.append(unit))
+    monkeypatch.setattr(work.Worker, "answers", lambda self, batch: asked.append(batch))
     assert search([experiment()], cache=cache) == first
     assert not asked
 
@@ -175,7 +173,7 @@ def test_a_second_search_asks_nothing(tmp_path, monkeypatch):
     "change",
     [
         {"gpus": 16},
-        {"strategy": {"tau_us": 5}},
+        {"plan": {"tau_us": 5}},
         {"gpu": {"precision": "fp32"}},
         {"topologies": ["elect-cluster"]},
     ],
@@ -185,9 +183,9 @@ def test_a_changed_question_is_asked_again(change, tmp_path, monkeypatch):
     cache = AnswerCache(tmp_path)
     search([experiment(mp=[1])], cache=cache)
     asked = []
-    answers = work.Desk.answers
+    answers = work.Worker.answers
     monkeypatch.setattr(
-        work.Desk, "answers", lambda self, unit: asked.append(unit.kind) or answers(self, unit)
+        work.Worker, "answers", lambda self, batch: asked.append(batch.kind) or answers(self, batch)
     )
     search([experiment(mp=[1], **change)], cache=cache)
     assert asked == ["estimate", "simulation"]
@@ -237,10 +235,10 @@ def test_an_infeasible_simulation_is_replaced_by_the_next(monkeypatch):
     """The estimate liked it, the simulation refuses it: the next one of the ranking is simulated."""
     simulate = work.simulate_candidate
 
-    def refuse_mp_2(bench, candidate, interconnect, clock):
+    def refuse_mp_2(compiler, candidate, interconnect, clock):
         if candidate.mp == 2:
             raise InfeasibleError("no circuit for a pair")
-        return simulate(bench, candidate, interconnect, clock)
+        return simulate(compiler, candidate, interconnect, clock)
 
     monkeypatch.setattr(work, "simulate_candidate", refuse_mp_2)
     rows = found(top=4).rows

@@ -55,7 +55,7 @@ class RotorCycle(Scheduler):
             src=src,
             dst=dst,
             gbps=circuits[places_on] * control.circuit_gbps,
-            carried_gbps=np.minimum(circuits, before)[places_on] * control.circuit_gbps,
+            kept_gbps=np.minimum(circuits, before)[places_on] * control.circuit_gbps,
             dark_us=np.full(len(src), control.reconfiguration_us),
             slot=slot,
         )

@@ -130,7 +130,7 @@ class TestSchedulers:
 
     def test_a_plan_of_another_kind_cannot_be_continued(self):
         none = np.zeros(0)
-        foreign = CircuitPlan(gpus=3, src=none, dst=none, gbps=none, carried_gbps=none, dark_us=none)
+        foreign = CircuitPlan(gpus=3, src=none, dst=none, gbps=none, kept_gbps=none, dark_us=none)
         control = OcsCircuits(gpus=3, circuit_gbps=1.0, circuits_per_gpu=3)
         with pytest.raises(ConfigError, match="cannot continue a CircuitPlan"):
             OcsExact(NoOptions()).plan(control, self.demand, foreign)

@@ -20,7 +20,7 @@ class Always:
     def decide(self, now_us, sent_bytes, backlog_bytes):
         size = len(sent_bytes)
         return CircuitSettings(
-            gbps=np.full(size, self.gbps), carried_gbps=np.zeros(size), dark_us=np.full(size, self.dark_us)
+            gbps=np.full(size, self.gbps), kept_gbps=np.zeros(size), dark_us=np.full(size, self.dark_us)
         )
 
 

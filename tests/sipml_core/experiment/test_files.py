@@ -18,7 +18,7 @@ class Named:
     text: str = option("a.csv", doc="no file at all")
 
 
-def offer(base, named):
+def component(base, named):
     """A class of that role whose options name files, and which can do nothing."""
 
     def unused(self, *arguments):
@@ -34,19 +34,19 @@ def offer(base, named):
 class OfFiles:
     @hookimpl
     def sipml_topologies(self):
-        return [offer(Topology, "net")]
+        return [component(Topology, "net")]
 
     @hookimpl
     def sipml_schedulers(self):
-        return [offer(Scheduler, "planner")]
+        return [component(Scheduler, "planner")]
 
     @hookimpl
     def sipml_workloads(self):
-        return [offer(Workload, "model")]
+        return [component(Workload, "model")]
 
     @hookimpl
     def sipml_placers(self):
-        return [offer(Placer, "seats")]
+        return [component(Placer, "seats")]
 
 
 @pytest.fixture

@@ -45,8 +45,8 @@ def test_a_good_file_becomes_an_experiment():
     assert experiment.interconnects[0].cluster.bandwidth_gbps == 2000.0
     assert experiment.interconnects[0].scheduler.name == "greedy"
     assert experiment.interconnects[1].scheduler is None
-    strategy = experiment.jobs[0].strategy(8)
-    assert (strategy.mp, strategy.dp, strategy.global_batch, strategy.tau_us) == (2, 4, 64, 10.0)
+    plan = experiment.jobs[0].plan(8)
+    assert (plan.mp, plan.dp, plan.global_batch, plan.tau_us) == (2, 4, 64, 10.0)
 
 
 def test_one_table_need_not_be_a_list():
@@ -56,13 +56,13 @@ def test_one_table_need_not_be_a_list():
 
 def test_strategy_defaults_are_overridden_by_the_workloads_own():
     experiment = read(strategy={"tau_us": 5, "mp": 4, "dp": 2}, workload__0__strategy={"mp": 8, "dp": 1})
-    strategy = experiment.jobs[0].strategy(8)
-    assert (strategy.tau_us, strategy.mp) == (5.0, 8)
+    plan = experiment.jobs[0].plan(8)
+    assert (plan.tau_us, plan.mp) == (5.0, 8)
 
 
 def test_one_degree_gives_the_other_and_none_means_search():
-    assert read(workload__0__strategy={"mp": 2}).jobs[0].strategy(8).dp == 4
-    assert read(workload__0__strategy={"dp": 2}).jobs[0].strategy(8).mp == 4
+    assert read(workload__0__strategy={"mp": 2}).jobs[0].plan(8).dp == 4
+    assert read(workload__0__strategy={"dp": 2}).jobs[0].plan(8).mp == 4
     assert read(workload__0__strategy={}).jobs[0].searched
 
 

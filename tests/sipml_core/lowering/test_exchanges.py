@@ -12,7 +12,7 @@ from sipml_core.model.balanced import PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.network import Network
-from sipml_core.model.plan import Strategy
+from sipml_core.model.plan import Plan
 from sipml_core.model.routes import Routes
 from sipml_core.partition.layouts import fixed_layout
 from sipml_core.partition.partitioning import partition
@@ -24,7 +24,7 @@ WHOLE = (0, 1000)
 
 def lowered(placement, exchange, **kwargs):
     mp = placement.limits.devices
-    plan = Strategy(mp=mp, dp=1, global_batch=8, exchange=exchange, **kwargs)
+    plan = Plan(mp=mp, dp=1, global_batch=8, exchange=exchange, **kwargs)
     return lower(placement, plan, Cluster(gpus=mp, bandwidth_gbps=8.0))
 
 

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from sipml_core.engine.bounds import bounds
 from sipml_core.engine.simulation import simulate
 from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
-from sipml_core.lowering.groups import GroupPlan, Lowering
+from sipml_core.lowering.groups import GroupTemplate, Lowering
 from sipml_core.model.balanced import Placement, PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.network import Network
-from sipml_core.model.plan import Strategy
+from sipml_core.model.plan import Plan
 from sipml_core.model.routes import NO_LINK, Routes
 from sipml_core.partition.partitioning import partition
 
@@ -72,9 +72,9 @@ def placed(two_layers, gpu):
 
 def lowering(placement, dp, fabric, *, gpu_speed=(), **options):
     mp = placement.limits.devices
-    strategy = Strategy(mp=mp, dp=dp, global_batch=dp, **options)
+    plan = Plan(mp=mp, dp=dp, global_batch=dp, **options)
     cluster = Cluster(gpus=mp * dp, bandwidth_gbps=0.01, gpu_speed=gpu_speed)
-    return Lowering.of(GroupPlan.of(placement, strategy), cluster, order=fabric.order)
+    return Lowering.of(GroupTemplate.of(placement, plan), cluster, order=fabric.order)
 
 
 def folded(job, fabric):

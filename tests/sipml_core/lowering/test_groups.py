@@ -15,15 +15,15 @@ from sipml_core.lowering.groups import lower, traffic_bytes, two_tiers_fit
 from sipml_core.model.balanced import Placement, PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Axis, Operand, Phase, Role
-from sipml_core.model.plan import Strategy
+from sipml_core.model.plan import Plan
 from sipml_core.model.taskgraph import BARRIER
 from sipml_core.partition.partitioning import partition
 
 B, U = Phase.BACKWARD, Phase.OPTIMIZER
 
 
-def strategy(mp=1, dp=1, **kwargs):
-    return Strategy(mp=mp, dp=dp, global_batch=dp * 8, **kwargs)
+def plan_of(mp=1, dp=1, **kwargs):
+    return Plan(mp=mp, dp=dp, global_batch=dp * 8, **kwargs)
 
 
 def lowered(placement, plan, *, gpu_speed=(), **kwargs):
@@ -76,14 +76,14 @@ def six_ops_placed(hand, **kwargs):
 
 def test_six_ops_send_what_crosses_devices_once(hand):
     """x (for b.1 and wgrad.1 alike), y and dy cross: three transfers of 500 elements of 4 bytes."""
-    tasks = lowered(six_ops_placed(hand), strategy(mp=2))
+    tasks = lowered(six_ops_placed(hand), plan_of(mp=2))
     assert sends(tasks) == [(0, 1, 2000.0), (0, 1, 2000.0), (1, 0, 2000.0)]
 
 
 def test_six_ops_take_the_time_worked_by_hand(hand, flat):
     """1000 bytes/us: a 0-2, x sent 2-4, b.0 2-5, y sent 5-7, b.1 4-7, c 7-11, dy sent 11-13, wgrad.0 13-18,
     wgrad.1 11-16, update.0 18-19, update.1 16-17."""
-    tasks = lowered(six_ops_placed(hand), strategy(mp=2))
+    tasks = lowered(six_ops_placed(hand), plan_of(mp=2))
     timeline = simulate(tasks, flat(tasks))
     assert timeline.end_us[:8].tolist() == [2.0, 5.0, 7.0, 11.0, 18.0, 16.0, 19.0, 17.0]
     assert timeline.total_us == 19.0
@@ -92,7 +92,7 @@ def test_six_ops_take_the_time_worked_by_hand(hand, flat):
 @pytest.mark.parametrize("form", ["ring", "fluid"])
 def test_two_groups_synchronise_each_half_with_its_counterpart(hand, flat, form):
     """With dp = 2, device d of both groups exchanges its 250 x 4 bytes: 1 us more on each, at once."""
-    plan = strategy(mp=2, dp=2, collective=form)
+    plan = plan_of(mp=2, dp=2, collective=form)
     tasks = lowered(six_ops_placed(hand), plan)
     across = [(s, d, size) for s, d, size in sends(tasks) if s // 2 != d // 2]
     assert {(s, d) for s, d, _ in across} == {(0, 2), (2, 0), (1, 3), (3, 1)}
@@ -102,7 +102,7 @@ def test_two_groups_synchronise_each_half_with_its_counterpart(hand, flat, form)
 
 def test_groups_are_copies(hand):
     """Tasks and activation transfers of group g are those of group 0 on GPUs 2 g and 2 g + 1."""
-    tasks = lowered(six_ops_placed(hand), strategy(mp=2, dp=3))
+    tasks = lowered(six_ops_placed(hand), plan_of(mp=2, dp=3))
     work = tasks.gpu != BARRIER
     per_group = tasks.gpu[work].reshape(3, -1)
     assert (per_group == per_group[0] + np.array([[0], [2], [4]])).all()
@@ -134,7 +134,7 @@ def boxes_case(hand, *boxes):
 )
 def test_boxes_for_one_device_are_sent_once(hand, boxes, elements):
     """The bounding box if it is no larger than the boxes together, else each box that lies in no other."""
-    tasks = lowered(boxes_case(hand, *boxes), strategy(mp=2))
+    tasks = lowered(boxes_case(hand, *boxes), plan_of(mp=2))
     assert sorted(tasks.size_bytes / 4) == elements
     graph = digraph(tasks)
     for consumer in range(1, len(boxes) + 1):
@@ -150,7 +150,7 @@ def test_two_devices_get_a_copy_each(hand):
     hand.op("b", parts=3, reads=["t"])
     for part in range(3):
         hand.edge("a.0", f"b.{part}", "t", (0, 100))
-    tasks = lowered(hand.placed([0, 0, 1, 2], mp=3), strategy(mp=3))
+    tasks = lowered(hand.placed([0, 0, 1, 2], mp=3), plan_of(mp=3))
     assert sends(tasks) == [(0, 1, 400.0), (0, 2, 400.0)]
 
 
@@ -161,7 +161,7 @@ def test_a_transfer_has_the_priority_of_its_first_consumer(hand):
         hand.op(name, reads=["t"] if name in "bd" else [], writes=["t"] if name == "a" else [])
     hand.edge("a.0", "d.0", "t", (0, 100))
     hand.edge("a.0", "b.0", "t", (0, 100))
-    tasks = lowered(hand.placed([0, 1, 0, 1], mp=2), strategy(mp=2))
+    tasks = lowered(hand.placed([0, 1, 0, 1], mp=2), plan_of(mp=2))
     assert tasks.priority[tasks.compute_tasks :].tolist() == [1]
     assert tasks.priority[:4].tolist() == [0, 1, 2, 3]
 
@@ -184,7 +184,7 @@ def replicated(hand, size=300, holders=(0, 2), devices=4, **kwargs):
 @pytest.mark.parametrize("dp", [1, 2, 3])
 def test_a_replicated_parameter_is_synchronised_over_holders_and_groups(hand, dp, form):
     """n holders x l groups of M bytes: each sends 2 M (n l - 1) / (n l)."""
-    tasks = lowered(replicated(hand), strategy(mp=4, dp=dp, collective=form))
+    tasks = lowered(replicated(hand), plan_of(mp=4, dp=dp, collective=form))
     sent = np.bincount(tasks.src, weights=tasks.size_bytes, minlength=4 * dp).reshape(dp, 4)
     assert sent[:, [0, 2]] == pytest.approx(np.full((dp, 2), all_reduce_bytes(1200.0, 2 * dp)))
     assert (sent[:, [1, 3]] == 0).all()
@@ -196,7 +196,7 @@ def test_holders_out_of_range_ring_over_the_whole_group(hand):
     assert ring_devices((0, 2), limits) == (0, 1, 2, 3)
     assert ring_devices((1, 2), limits) == (1, 2)
     assert ring_devices((0, 3), limits) == (0, 3)
-    tasks = lowered(replicated(hand, range_hops=1), strategy(mp=4, dp=2))
+    tasks = lowered(replicated(hand, range_hops=1), plan_of(mp=4, dp=2))
     sent = np.bincount(tasks.src, weights=tasks.size_bytes, minlength=8)
     assert sent == pytest.approx(np.full(8, all_reduce_bytes(1200.0, 8)))
     inside = tasks.src // 4 == tasks.dst // 4
@@ -206,7 +206,7 @@ def test_holders_out_of_range_ring_over_the_whole_group(hand):
 
 def test_every_optimizer_waits_for_every_holder_of_every_group(hand):
     """An update needs the whole sum: all gradient parts of all groups come before it."""
-    tasks = lowered(replicated(hand), strategy(mp=4, dp=2, collective="ring"))
+    tasks = lowered(replicated(hand), plan_of(mp=4, dp=2, collective="ring"))
     graph = digraph(tasks)
     gradients = {2, 3, 8, 9}
     for update in (4, 5, 10, 11):
@@ -215,7 +215,7 @@ def test_every_optimizer_waits_for_every_holder_of_every_group(hand):
 
 def test_a_device_that_only_passes_on_waits_for_its_group(hand):
     """In the ring over all four devices nothing is sent before a gradient of that group is made."""
-    tasks = lowered(replicated(hand, range_hops=1), strategy(mp=4, collective="ring"))
+    tasks = lowered(replicated(hand, range_hops=1), plan_of(mp=4, collective="ring"))
     graph = digraph(tasks)
     for transfer in range(tasks.compute_tasks, tasks.nodes):
         assert nx.ancestors(graph, transfer) & {2, 3}
@@ -241,7 +241,7 @@ def shared(hand):
 
 def test_gradients_of_a_shared_parameter_are_summed_together(hand):
     """400 bytes on 2 devices x 3 groups."""
-    tasks = lowered(shared(hand), strategy(mp=2, dp=3))
+    tasks = lowered(shared(hand), plan_of(mp=2, dp=3))
     assert tasks.size_bytes.sum() == pytest.approx(6 * all_reduce_bytes(400.0, 6))
 
 
@@ -258,7 +258,7 @@ def test_gradients_of_a_duplicated_op_are_summed_over_groups_alone(hand, dp, for
     """The whole M bytes are on each of 4 devices, also on those without a part: each sends
     2 M (l - 1) / l to its counterparts, and nothing inside the group."""
     placement = in_full(replicated(hand), "f", "wgrad", "update")
-    plan = strategy(mp=4, dp=dp, collective=form)
+    plan = plan_of(mp=4, dp=dp, collective=form)
     tasks = lowered(placement, plan)
     sent = np.bincount(tasks.src, weights=tasks.size_bytes, minlength=4 * dp)
     assert sent == pytest.approx(np.full(4 * dp, all_reduce_bytes(1200.0, dp)))
@@ -269,7 +269,7 @@ def test_gradients_of_a_duplicated_op_are_summed_over_groups_alone(hand, dp, for
 def test_an_update_of_a_duplicated_op_waits_for_its_own_device_in_all_groups(hand):
     """Sub-ops 2 and 3 make dw on devices 0 and 2, 4 and 5 update; group 1 has 6 more: the update on
     device 0 waits for 2 and 8, not for 3 and 9."""
-    tasks = lowered(in_full(replicated(hand), "f", "wgrad", "update"), strategy(mp=4, dp=2))
+    tasks = lowered(in_full(replicated(hand), "f", "wgrad", "update"), plan_of(mp=4, dp=2))
     graph = digraph(tasks)
     assert nx.ancestors(graph, 4) & {2, 3, 8, 9} == {2, 8}
     assert nx.ancestors(graph, 11) & {2, 3, 8, 9} == {3, 9}
@@ -277,9 +277,7 @@ def test_an_update_of_a_duplicated_op_waits_for_its_own_device_in_all_groups(han
 
 def test_a_device_without_a_part_sends_its_copy_when_the_makers_are_done(hand):
     """Devices 1 and 3 did the same at the same time: they send after both makers of their group."""
-    tasks = lowered(
-        in_full(replicated(hand), "f", "wgrad", "update"), strategy(mp=4, dp=2, collective="ring")
-    )
+    tasks = lowered(in_full(replicated(hand), "f", "wgrad", "update"), plan_of(mp=4, dp=2, collective="ring"))
     graph = digraph(tasks)
     for transfer in range(tasks.transfers):
         source = tasks.src[transfer]
@@ -291,7 +289,7 @@ def test_a_device_without_a_part_sends_its_copy_when_the_makers_are_done(hand):
 def test_a_parameter_that_only_some_users_duplicate_is_summed_over_all(hand):
     """f is duplicated and g divided, both use w: g's parts have to be added up in the group as before."""
     plain = shared(hand)
-    plan = strategy(mp=2, dp=3)
+    plan = plan_of(mp=2, dp=3)
     assert sends(lowered(in_full(plain, "f", "f_weight", "f_update"), plan)) == sends(lowered(plain, plan))
 
 
@@ -300,7 +298,7 @@ def test_a_device_does_a_duplicated_op_once(hand, devices, total_us):
     """Three parts of an op of 10 us, on as many devices as there are."""
     hand.tensor("t", 30)
     hand.op("a", us=10.0, parts=3, writes=["t"])
-    tasks = lowered(in_full(hand.placed(devices, mp=3), "a"), strategy(mp=3))
+    tasks = lowered(in_full(hand.placed(devices, mp=3), "a"), plan_of(mp=3))
     assert tasks.duration_us.sum() == pytest.approx(total_us)
     busy = np.bincount(tasks.gpu[tasks.gpu != BARRIER], tasks.duration_us[tasks.gpu != BARRIER])
     assert busy[busy > 0] == pytest.approx(10.0)
@@ -309,7 +307,7 @@ def test_a_device_does_a_duplicated_op_once(hand, devices, total_us):
 @pytest.mark.parametrize(("bucket_bytes", "sizes"), [(1, [400] * 4), (800, [800, 800]), (1e9, [1600])])
 def test_gradients_are_collected_into_buckets(hand, bucket_bytes, sizes):
     """Four gradients of 400 bytes on two replicas, in the order of the backward pass."""
-    tasks = lowered(hand.layers(), strategy(dp=2, bucket_bytes=bucket_bytes))
+    tasks = lowered(hand.layers(), plan_of(dp=2, bucket_bytes=bucket_bytes))
     by_priority = np.argsort(tasks.priority[tasks.compute_tasks :], kind="stable")
     assert tasks.size_bytes[by_priority].tolist() == [size for size in sizes for _ in range(2)]
 
@@ -319,13 +317,13 @@ def test_synchronisation_overlaps_with_the_backward_pass(hand, flat):
 
     4 forward and 4 backward ops of 10 us, the last exchange, and the last of four 1 us updates.
     """
-    tasks = lowered(hand.layers(size=2500), strategy(dp=2, bucket_bytes=1))
+    tasks = lowered(hand.layers(size=2500), plan_of(dp=2, bucket_bytes=1))
     assert simulate(tasks, flat(tasks)).total_us == pytest.approx(80 + 10 + 1)
 
 
 def test_an_optimizer_waits_for_its_own_bucket_only(hand):
     """The update of layer 3, whose gradient is made first, does not wait for the gradient of layer 0."""
-    tasks = lowered(hand.layers(), strategy(dp=2, bucket_bytes=1))
+    tasks = lowered(hand.layers(), plan_of(dp=2, bucket_bytes=1))
     before = nx.ancestors(digraph(tasks), 11)
     assert 4 in before
     assert not before & {5, 6, 7}
@@ -333,7 +331,7 @@ def test_an_optimizer_waits_for_its_own_bucket_only(hand):
 
 def test_sync_goes_after_activations(hand):
     """Every bucket's priority is behind that of every activation transfer of its iteration."""
-    tasks = lowered(six_ops_placed(hand), strategy(mp=2, dp=2, iterations=2))
+    tasks = lowered(six_ops_placed(hand), plan_of(mp=2, dp=2, iterations=2))
     priority = tasks.priority[tasks.compute_tasks :]
     across = tasks.src // 2 != tasks.dst // 2
     first = np.arange(tasks.transfers) < tasks.transfers // 2
@@ -349,7 +347,7 @@ def test_buckets_go_in_the_order_in_which_they_are_complete(hand):
         limits=PlacementLimits(devices=2),
         device=[1, 0, 0, 1, 1, 0, 0, 1, 1, 0, 0, 1],
     )
-    tasks = lowered(placement, strategy(mp=2, dp=2))
+    tasks = lowered(placement, plan_of(mp=2, dp=2))
     across = tasks.src // 2 != tasks.dst // 2
     priority = tasks.priority[tasks.compute_tasks :]
     assert priority[across & (tasks.src % 2 == 0)].max() < priority[across & (tasks.src % 2 == 1)].min()
@@ -357,7 +355,7 @@ def test_buckets_go_in_the_order_in_which_they_are_complete(hand):
 
 def test_iterations_are_chained_by_the_optimizer(hand, flat):
     """The next forward op of a layer waits for the update of that layer, and every iteration has its mark."""
-    tasks = lowered(hand.layers(), strategy(iterations=3))
+    tasks = lowered(hand.layers(), plan_of(iterations=3))
     graph = digraph(tasks)
     assert len(tasks.marks) == 3
     per_iteration = tasks.compute_tasks // 3
@@ -378,7 +376,7 @@ def test_a_reader_without_an_optimizer_waits_for_the_one_elsewhere(hand):
     hand.op("update", phase=U, reads=["w", "dw"], follows="f")
     hand.shard("weight.0", "dw", (0, 100))
     hand.shard("update.0", "dw", (0, 100))
-    tasks = lowered(hand.placed([0, 1, 0, 0], mp=2), strategy(mp=2, iterations=2))
+    tasks = lowered(hand.placed([0, 1, 0, 0], mp=2), plan_of(mp=2, iterations=2))
     graph, second = digraph(tasks), tasks.compute_tasks // 2
     assert 3 in graph.predecessors(second)
     assert 3 in graph.predecessors(second + 1)
@@ -390,13 +388,13 @@ def test_ops_without_parameters_do_not_run_ahead(hand, flat):
     hand.op("a", us=5.0, writes=["t"])
     hand.op("b", us=20.0, reads=["t"])
     hand.edge("a.0", "b.0", "t", (0, 1))
-    tasks = lowered(hand.placed([0, 0], mp=1), strategy(iterations=2))
+    tasks = lowered(hand.placed([0, 0], mp=1), plan_of(iterations=2))
     assert simulate(tasks, flat(tasks)).start_us[3] == 25.0
 
 
 def test_a_mark_comes_after_all_of_its_iteration(hand):
     """Whatever fires before mark k + 1 and not before mark k is iteration k + 1: nothing is left over."""
-    plan = strategy(mp=2, dp=2, iterations=2, collective="ring")
+    plan = plan_of(mp=2, dp=2, iterations=2, collective="ring")
     tasks = lowered(six_ops_placed(hand), plan)
     graph = digraph(tasks)
     first, second = (nx.ancestors(graph, int(mark)) for mark in tasks.marks)
@@ -407,7 +405,7 @@ def test_a_mark_comes_after_all_of_its_iteration(hand):
 
 def test_order_relabels_gpus(hand, flat):
     """Position p is played by GPU order[p]; on a flat fabric nothing else changes."""
-    placement, plan = six_ops_placed(hand), strategy(mp=2, dp=2)
+    placement, plan = six_ops_placed(hand), plan_of(mp=2, dp=2)
     order = np.array([3, 1, 0, 2], dtype=np.int32)
     plain, moved = lowered(placement, plan), lowered(placement, plan, order=order)
     assert np.array_equal(order[plain.src], moved.src)
@@ -417,7 +415,7 @@ def test_order_relabels_gpus(hand, flat):
 
 def test_servers_synchronise_inside_first(hand):
     """dp = 8 in servers of 4: one exchange between servers per member, of a quarter of the gradient."""
-    tasks = lowered(hand.layers(count=1), strategy(dp=8), server_gpus=4)
+    tasks = lowered(hand.layers(count=1), plan_of(dp=8), server_gpus=4)
     across = tasks.src // 4 != tasks.dst // 4
     assert (np.abs(tasks.src - tasks.dst)[across] == 4).all()
     assert tasks.size_bytes[across].tolist() == [all_reduce_bytes(100.0, 2)] * 8
@@ -428,14 +426,14 @@ def test_servers_synchronise_inside_first(hand):
 
 def test_groups_that_fill_servers_have_one_tier(hand):
     """Where a group is a server or more, counterparts are in different servers: the ring stays flat."""
-    placement, plan = replicated(hand), strategy(mp=4, dp=2)
+    placement, plan = replicated(hand), plan_of(mp=4, dp=2)
     flat_ring, tiers = lowered(placement, plan), lowered(placement, plan, server_gpus=2)
     assert sends(flat_ring) == sends(tiers)
 
 
 def test_one_slow_gpu_takes_longer_for_its_tasks_alone(hand, flat):
     """GPU 1 at half speed: its tasks take twice as long, and the iteration is bound by it."""
-    placement, plan = six_ops_placed(hand), strategy(mp=2, dp=2)
+    placement, plan = six_ops_placed(hand), plan_of(mp=2, dp=2)
     even, slow = lowered(placement, plan), lowered(placement, plan, gpu_speed={1: 0.5})
     factor = np.where(even.gpu == 1, 2.0, 1.0)
     assert slow.duration_us == pytest.approx(even.duration_us * factor)
@@ -444,7 +442,7 @@ def test_one_slow_gpu_takes_longer_for_its_tasks_alone(hand, flat):
 
 def halves(hand):
     """Four layers cut into two segments by `checkpoints` (sizes 10 x 4 bytes each), on one GPU."""
-    return hand.layers(), strategy(recompute=True)
+    return hand.layers(), plan_of(recompute=True)
 
 
 def test_recomputation_runs_dropped_forward_ops_again(hand, flat):
@@ -475,7 +473,7 @@ def test_what_is_kept_is_read_from_the_first_run(hand):
     hand.ops[1] = attrs.evolve(hand.ops[1], writes=(*hand.ops[1].writes, Operand("m1", (Axis(None),))))
     hand.ops[6] = attrs.evolve(hand.ops[6], reads=(*hand.ops[6].reads, Operand("m1", (Axis(None),))))
     hand.edge("f1.0", "b1.0", "m1", (0, 10))
-    tasks = lowered(hand.placed(placement.device, mp=1), strategy(recompute=True))
+    tasks = lowered(hand.placed(placement.device, mp=1), plan_of(recompute=True))
     again = 12
     assert set(digraph(tasks).predecessors(6)) == {1, 5, again}
 
@@ -539,7 +537,7 @@ def gradient_traffic(placement, dp):
 )
 def test_laws_hold_for_any_strategy_and_placement(two_layers, gpu, drawn, dims, seed):
     """Acyclic, all ends at the last mark, and the bytes are those of the plan, element by element."""
-    plan = strategy(**drawn)
+    plan = plan_of(**drawn)
     placement = random_placement(two_layers(layers=3), gpu, plan.mp, dims, seed)
     tasks, traffic = lowered(placement, plan), traffic_bytes(placement, plan)
     graph = digraph(tasks)
@@ -559,7 +557,7 @@ def test_laws_hold_for_any_strategy_and_placement(two_layers, gpu, drawn, dims, 
 )
 def test_every_job_runs_to_its_end_not_before_its_bounds(two_layers, gpu, flat, drawn, dims, seed):
     """Through the engine: no earlier than the busiest GPU's work, nor the busiest port's bytes / B."""
-    plan = strategy(**drawn)
+    plan = plan_of(**drawn)
     placement = random_placement(two_layers(layers=3), gpu, plan.mp, dims, seed)
     tasks = lowered(placement, plan)
     work = tasks.gpu != BARRIER
@@ -577,7 +575,7 @@ def test_every_job_runs_to_its_end_not_before_its_bounds(two_layers, gpu, flat, 
 )
 def test_the_forward_pass_reads_what_the_plan_says(two_layers, gpu, drawn, dims, seed):
     """Every data edge of the balanced graph is an order in the task graph, on each replica."""
-    plan = attrs.evolve(strategy(**drawn), recompute=False, iterations=1)
+    plan = attrs.evolve(plan_of(**drawn), recompute=False, iterations=1)
     placement = random_placement(two_layers(layers=3), gpu, plan.mp, dims, seed)
     graph = digraph(lowered(placement, plan))
     subops = placement.graph.subops
@@ -590,7 +588,7 @@ def test_the_forward_pass_reads_what_the_plan_says(two_layers, gpu, drawn, dims,
 
 def test_the_same_plan_gives_the_same_bytes(two_layers, gpu):
     """Two lowerings agree in every array."""
-    plan = strategy(mp=3, dp=2, iterations=2, recompute=True, collective="ring")
+    plan = plan_of(mp=3, dp=2, iterations=2, recompute=True, collective="ring")
     placement = random_placement(two_layers(layers=3), gpu, 3, "nio", 1)
     one, other = lowered(placement, plan), lowered(placement, plan)
     for field in attrs.fields(type(one)):
@@ -600,7 +598,7 @@ def test_the_same_plan_gives_the_same_bytes(two_layers, gpu):
 
 def test_a_thousand_gpus_are_lowered_lean(two_layers, gpu):
     """1024 GPUs, every one: at most 64 bytes of arrays per node, dependencies not counted."""
-    plan = Strategy(mp=8, dp=128, global_batch=1024)
+    plan = Plan(mp=8, dp=128, global_batch=1024)
     graph = two_layers(samples=8, inputs=64, hidden=64, outputs=64, layers=100)
     placement = random_placement(graph, gpu, 8, "oi" * 50, 0)
     tasks = lowered(placement, plan)
@@ -611,9 +609,9 @@ def test_a_thousand_gpus_are_lowered_lean(two_layers, gpu):
 
 
 def test_bad_input_is_refused(hand):
-    placement, plan = six_ops_placed(hand), strategy(mp=2, dp=3)
+    placement, plan = six_ops_placed(hand), plan_of(mp=2, dp=3)
     with pytest.raises(ConfigError, match="placement is for mp=2, the strategy has mp=1"):
-        lowered(placement, strategy(dp=2))
+        lowered(placement, plan_of(dp=2))
     with pytest.raises(ConfigError, match=r"mp \* dp must equal the cluster's 4 GPUs, got 2 \* 3"):
         lower(placement, plan, Cluster(gpus=4, bandwidth_gbps=8.0))
     with pytest.raises(ConfigError, match=r"permutation of 0\.\.5"):
@@ -641,4 +639,4 @@ def test_bad_input_is_refused(hand):
 )
 def test_two_tiers_fit_where_servers_hold_whole_groups(mp, dp, server, fits):
     """Two groups or more in a server, no group across servers, no server half full."""
-    assert two_tiers_fit(strategy(mp=mp, dp=dp), server) is fits
+    assert two_tiers_fit(plan_of(mp=mp, dp=dp), server) is fits

@@ -117,8 +117,8 @@ def test_compute_is_the_longest_slice_of_the_op_and_its_followers():
         for cut, compute_us in zip(variable.cuts, variable.compute_us, strict=True):
             balanced = partition(graph, GPU, CLUSTER, mp=4, tau_us=0.001, layout={variable.op.name: cut.dim})
             longest = np.maximum.reduceat(balanced.duration_us, balanced.first[:-1])
-            crowd = [graph.ops[leader[i]].name == variable.op.name for i in range(len(graph.ops))]
-            assert compute_us == pytest.approx(longest[crowd].sum())
+            followers = [graph.ops[leader[i]].name == variable.op.name for i in range(len(graph.ops))]
+            assert compute_us == pytest.approx(longest[followers].sum())
 
 
 def test_synchronisation_of_sharded_and_replicated_parameters():

@@ -41,7 +41,7 @@ def plan_of(gpus, gbps):
         src=[i for i, _ in pairs],
         dst=[j for _, j in pairs],
         gbps=capacity,
-        carried_gbps=capacity,
+        kept_gbps=capacity,
         dark_us=np.zeros(len(pairs)),
     )
 

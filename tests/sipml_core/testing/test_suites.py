@@ -175,7 +175,7 @@ class Planner(Scheduler):
         return self.finish(
             CircuitPlan(
                 gpus=control.gpus, src=src, dst=dst, gbps=gbps,
-                carried_gbps=np.minimum(gbps, before), dark_us=np.zeros(len(keep)),
+                kept_gbps=np.minimum(gbps, before), dark_us=np.zeros(len(keep)),
             ),
             traffic,
         )  # fmt: skip
@@ -200,13 +200,13 @@ class Backwards(Planner):
 
 class GoesDark(Planner):
     def finish(self, plan, traffic):
-        return attrs.evolve(plan, carried_gbps=0 * plan.gbps)
+        return attrs.evolve(plan, kept_gbps=0 * plan.gbps)
 
 
 class Idle(Planner):
     def finish(self, plan, traffic):
         none = np.zeros(0)
-        return CircuitPlan(gpus=plan.gpus, src=none, dst=none, gbps=none, carried_gbps=none, dark_us=none)
+        return CircuitPlan(gpus=plan.gpus, src=none, dst=none, gbps=none, kept_gbps=none, dark_us=none)
 
 
 def test_a_sound_scheduler_passes():

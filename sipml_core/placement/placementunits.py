@@ -15,7 +15,7 @@ from sipml_core.partition import leader_index, leads
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Seats:
+class PlacementUnits:
     """One seat for each part of a leading op, in topological order, parts together.
 
     The neighbours of seat s, all those it exchanges data with, are
@@ -23,7 +23,7 @@ class Seats:
     """
 
     #: Seat of each sub-op. [sub-ops]
-    seat: NDArray[np.int64]
+    unit: NDArray[np.int64]
     #: What the leading sub-op takes. [seats] [us]
     duration_us: NDArray[np.float64]
     start: NDArray[np.int64]
@@ -40,7 +40,7 @@ class Seats:
         return len(self.duration_us)
 
 
-def merge(graph: BalancedGraph) -> Seats:
+def merge(graph: BalancedGraph) -> PlacementUnits:
     """The seats of a balanced graph."""
     op_of = graph.subop_op
     part = np.arange(graph.subops) - graph.first[op_of]
@@ -48,23 +48,25 @@ def merge(graph: BalancedGraph) -> Seats:
     representative = graph.first[leader] + np.minimum(part, graph.parts[leader] - 1)
     leading = np.array([leads(op) for op in graph.graph.ops], dtype=np.bool_)[op_of]
     number = np.cumsum(leading) - 1
-    seat = number[representative]
-    return _with_neighbours(graph, seat, leading)
+    unit = number[representative]
+    return _with_neighbours(graph, unit, leading)
 
 
-def _with_neighbours(graph: BalancedGraph, seat: NDArray[np.int64], leading: NDArray[np.bool_]) -> Seats:
+def _with_neighbours(
+    graph: BalancedGraph, unit: NDArray[np.int64], leading: NDArray[np.bool_]
+) -> PlacementUnits:
     count = int(leading.sum())
     element_bytes = np.array([tensor.element_bytes for tensor in graph.graph.tensors], dtype=np.float64)
     size = (graph.edge_hi - graph.edge_lo).prod(axis=1, dtype=np.float64) * element_bytes[graph.edge_tensor]
     waits = leading[graph.edge_src] & leading[graph.edge_dst]
-    a, b = seat[graph.edge_src], seat[graph.edge_dst]
+    a, b = unit[graph.edge_src], unit[graph.edge_dst]
     apart = a != b
     a, b, size, waits = a[apart], b[apart], size[apart], waits[apart]
     pairs, which = np.unique(np.concatenate((a * count + b, b * count + a)), return_inverse=True)
     which = which.reshape(-1)
     owner, near = np.divmod(pairs, max(count, 1))
-    return Seats(
-        seat=seat,
+    return PlacementUnits(
+        unit=unit,
         duration_us=graph.duration_us[leading],
         start=np.searchsorted(owner, np.arange(count + 1)),
         near=near,
