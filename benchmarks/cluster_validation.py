@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from sipml_core.cases import Compiler
+from sipml_core.cases import Case, Reuse, compile_case
 from sipml_core.engine import simulate
 from sipml_core.experiment import apply_overrides, read_experiment, read_tables
 from sipml_core.plugin import Registry, load
@@ -54,14 +54,14 @@ def predict(registry: Registry, label: str, *overrides: str, collective: str | N
     experiment = read_experiment(tables, registry)
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
     plan = job.plan(interconnect.cluster.gpus)
-    forms = Compiler(experiment=experiment).prepare(job, interconnect, plan)
+    forms = compile_case(Case.of(experiment, job, interconnect, plan), Reuse())
     runs = [
         Prediction(
             rate=plan.global_batch * 1e6 / simulate(form.tasks, form.network).total_us,
-            collective=form.all_reduce,
+            collective=form.variant.all_reduce,
         )
         for form in forms
-        if collective in (None, form.all_reduce)
+        if collective in (None, form.variant.all_reduce)
     ]
     return max(runs, key=lambda run: run.rate)
 

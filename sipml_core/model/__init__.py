@@ -13,6 +13,7 @@ from sipml_core.model.opgraph import Axis, Op, Operand, OpGraph, Phase, Role, Sp
 from sipml_core.model.opwork import OpWork, op_work
 from sipml_core.model.plan import Execution, Plan
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
+from sipml_core.model.progress import SILENT, Progress
 from sipml_core.model.results import CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
@@ -24,6 +25,7 @@ __all__ = [
     "MAX_RANK",
     "NO_LINK",
     "PRECISIONS",
+    "SILENT",
     "Axis",
     "BalancedGraph",
     "CaseResult",
@@ -43,6 +45,7 @@ __all__ = [
     "PlacementLimits",
     "Plan",
     "Precision",
+    "Progress",
     "Result",
     "Role",
     "Routes",

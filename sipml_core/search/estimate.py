@@ -16,11 +16,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.cases import CaseTraffic, Compiler
+from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic
 from sipml_core.engine import simulate
-from sipml_core.experiment import Interconnect, Job
 from sipml_core.lowering import Lowering
-from sipml_core.model import NO_LINK, Network, Plan, TaskGraph
+from sipml_core.model import NO_LINK, Network, TaskGraph
 
 
 @attrs.frozen(kw_only=True)
@@ -33,28 +32,28 @@ class Estimate:
     memory_bytes: float
 
 
-def estimate(compiler: Compiler, job: Job, interconnect: Interconnect, plan: Plan) -> Estimate:
-    """The estimate with the forms of exchange and of all-reduce that it expects to be the fastest.
+def estimate(case: Case, reuse: Reuse) -> Estimate:
+    """Return the estimate of the variant that it expects to be the fastest.
 
     Raises
     ------
     InfeasibleError
-        As `Compiler.prepare`.
+        As `compile_case`.
     """
-    forms = compiler.traffic(job, interconnect, plan)
-    queue = compiler.experiment.engine.queue
-    return min((_of_draft(variant, queue) for variant in forms), key=lambda found: found.iteration_us)
+    found = [_of_variant(traffic) for traffic in case_traffic(case, reuse)]
+    return min(found, key=lambda estimate: estimate.iteration_us)
 
 
-def _of_draft(traffic: CaseTraffic, queue: str) -> Estimate:
+def _of_variant(traffic: CaseTraffic) -> Estimate:
+    variant = traffic.variant
     lowering = _one_iteration(traffic.lowering)
-    tasks = lowering.tasks(_groups(lowering, traffic.server_gpus))
+    tasks = lowering.tasks(_groups(lowering, variant.fabric.server_gpus))
     network = _share(traffic, tasks)
     return Estimate(
-        iteration_us=simulate(tasks, network, queue=queue).total_us,
-        all_reduce=traffic.all_reduce,
-        exchange=traffic.lowering.plan.exchange,
-        memory_bytes=traffic.memory_bytes,
+        iteration_us=simulate(tasks, network, queue=variant.case.engine.queue).total_us,
+        all_reduce=variant.all_reduce,
+        exchange=variant.plan.exchange,
+        memory_bytes=variant.memory_bytes,
     )
 
 

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from sipml_core.cases.compiler import Compiler
+from sipml_core.cases.case import Case
+from sipml_core.cases.compilation import compile_case
+from sipml_core.cases.reuse import Reuse
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import InfeasibleError
 from sipml_core.experiment.reading import read_experiment
@@ -172,9 +174,9 @@ def test_no_gpu_talks_to_more_peers_than_its_degree(model, topology, bandwidth_g
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
     if counter_rotating and bandwidth_gbps == 75:
         with pytest.raises(InfeasibleError, match="degree 3, 2 of it for the ring of dp"):
-            Compiler(experiment=experiment).prepare(job, interconnect, job.plan(64))
+            compile_case(Case.of(experiment, job, interconnect, job.plan(64)), Reuse())
         return
-    forms = Compiler(experiment=experiment).prepare(job, interconnect, job.plan(64))
+    forms = compile_case(Case.of(experiment, job, interconnect, job.plan(64)), Reuse())
     assert {form.plan.exchange for form in forms} == {"chain", "direct"}
     for compiled in forms:
         keep_degree_and_reach(compiled)

@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from sipml_core.cases.compiler import Compiler
+from sipml_core.cases.case import Case
+from sipml_core.cases.compilation import compile_case
+from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import run_experiment
 from sipml_core.engine.simulation import CircuitSettings, simulate
 from sipml_core.errors import ConfigError
@@ -180,8 +182,10 @@ def test_a_tied_embedding_is_synchronised_among_its_holders():
     mp, dp = 8, 2
     experiment = small_gpt(dp, mp, layout="tensor")
     job = experiment.jobs[0]
-    compiled = Compiler(experiment=experiment).prepare(job, experiment.interconnects[0], job.plan(mp * dp))[0]
-    graph = compiled.placement.graph.graph
+    compiled = compile_case(
+        Case.of(experiment, job, experiment.interconnects[0], job.plan(mp * dp)), Reuse()
+    )[0]
+    graph = compiled.variant.placement.graph.graph
     tied = graph.tensor["embedding.weight"].size_bytes
     once = sum(t.size_bytes for t in graph.tensors if t.role == "parameter" and len(t.shape) > 1) - tied
     on_all = graph.parameter_bytes - tied - once
