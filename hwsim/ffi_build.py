@@ -13,8 +13,8 @@ from pathlib import Path
 from cffi import FFI
 
 PACKAGE = Path(__file__).resolve().parent
-SOURCES = ("bank.c", "control.c", "advance.c")
-FLAGS = [] if sys.platform == "win32" else ["-std=c99", "-O3", "-Wall", "-Wextra"]
+SOURCES = ("ring.c", "control.c", "bank.c", "advance.c")
+FLAGS = [] if sys.platform == "win32" else ["-std=c99", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"]
 
 
 def declarations() -> str:
