@@ -5,6 +5,7 @@ Useful alone, and the source of the reconfiguration time that a ring of silicon-
 """
 
 from hwsim.bank import RingBank
+from hwsim.bench import RetuneBench, RetuneStages, RetuneTrace
 from hwsim.budget import LinkBudget
 from hwsim.design import ControlLaw, RingDesign
 from hwsim.errors import HwsimError
@@ -13,15 +14,7 @@ from hwsim.faults import AmbientRamp, DeadHeater, MissingLine, StuckRing
 from hwsim.grid import GRIDS, WdmGrid
 from hwsim.lanes import LinkTiming, State
 from hwsim.phy import TeraPhy, advance_together
-from hwsim.retune import (
-    RetuneBench,
-    RetuneStages,
-    RetuneTrace,
-    hop_between_ghz,
-    retune_stages,
-    retune_time_us,
-    retune_trace,
-)
+from hwsim.retune import hop_between_ghz, retune_stages, retune_time_us, retune_trace
 
 __all__ = [
     "GRIDS",

@@ -8,12 +8,13 @@ import click
 import numpy as np
 
 from hwsim import optics
+from hwsim.bench import RetuneTrace
 from hwsim.design import LAWS, RingDesign
 from hwsim.errors import HwsimError
 from hwsim.grid import GRIDS
 from hwsim.lanes import LinkTiming, State
 from hwsim.phy import RX, TeraPhy
-from hwsim.retune import RetuneTrace, retune_trace
+from hwsim.retune import retune_trace
 
 __all__ = ["main"]
 

@@ -59,32 +59,32 @@ class Lanes:
         self.state = np.full(recovers.shape, State.DARK, dtype=np.int8)
         self._lock_ticks = timing.ticks("lock", step_us)
         self._cdr_ticks = np.where(recovers, timing.ticks("cdr", step_us), 0)
-        #: Whether the heaters have heard of the line that was asked for last. [lanes]
-        self.heard = np.zeros(recovers.shape, dtype=bool)
+        #: Whether the heaters have got the powers for the line that was asked for last. [lanes]
+        self.heaters_set = np.zeros(recovers.shape, dtype=bool)
         self._since = np.zeros(recovers.shape, dtype=np.int64)
         self._tick = 0
 
     def command(self, lanes: Mask) -> None:
-        """A line is asked for; heaters have not heard of it yet."""
+        """Ask for a line; heaters still have the powers of the old one."""
         self._move(lanes, State.TUNING)
-        self.heard[lanes] = False
+        self.heaters_set[lanes] = False
 
-    def written(self, lanes: Mask) -> None:
-        """The heaters have heard, so that from now on a lock is a lock on the new line."""
-        self.heard[lanes] = True
+    def set_heaters(self, lanes: Mask) -> None:
+        """Note that heaters have got their new powers: from now on a lock is a lock on the new line."""
+        self.heaters_set[lanes] = True
         self._since[lanes] = self._tick
 
     def darken(self, lanes: Mask) -> None:
-        """No line is wanted."""
+        """Give up the lines."""
         self._move(lanes, State.DARK)
 
     @property
     def ticks_in_state(self) -> NDArray[np.int64]:
-        """Steps since each lane entered its state; in TUNING, since its heater heard. [lanes]"""
+        """Steps since each lane entered its state; in TUNING, since its heater was set. [lanes]"""
         return self._tick - self._since
 
     def step(self, *, locked: Mask, clear: Mask) -> None:
-        """One step later.
+        """Move each lane on by one step; one lane may pass several states.
 
         Parameters
         ----------
@@ -96,7 +96,7 @@ class Lanes:
         self._tick += 1
         state = self.state
         self._move((state > State.TUNING) & ~locked, State.TUNING)
-        self._move((state == State.TUNING) & self.heard & locked, State.LOCKING)
+        self._move((state == State.TUNING) & self.heaters_set & locked, State.LOCKING)
         self._move((state == State.LOCKING) & (self.ticks_in_state >= self._lock_ticks), State.CDR)
         self._move((state == State.UP) & ~clear, State.CDR)
         self._since[(state == State.CDR) & ~clear] = self._tick

@@ -14,138 +14,17 @@ from numpy.typing import ArrayLike, NDArray
 
 from hwsim import optics
 from hwsim.bank import RingBank
-from hwsim.design import LAWS, ControlLaw, RingDesign
-from hwsim.errors import HwsimError, check, choice, within
+from hwsim.bench import RetuneBench, RetuneStages, RetuneTrace, three_digits
+from hwsim.errors import HwsimError, check
 from hwsim.grid import WdmGrid, grid_named
-from hwsim.lanes import Lanes, LinkTiming, State
+from hwsim.lanes import Lanes, State
 
-__all__ = [
-    "RetuneBench",
-    "RetuneStages",
-    "RetuneTrace",
-    "hop_between_ghz",
-    "retune_stages",
-    "retune_time_us",
-    "retune_trace",
-]
+__all__ = ["hop_between_ghz", "retune_stages", "retune_time_us", "retune_trace"]
 
 FloatArray = NDArray[np.float64]
 _CACHE_LIMIT = 100_000
-_MOST_STEPS, _FEWEST_STEPS = 200_000, 20
 #: Stages of a retune, each of which ends with a whole step.
 _STAGES = 4
-
-
-@attrs.frozen(kw_only=True)
-class RetuneBench:
-    """One ring on a bench: what the time of a retune depends on besides the hop."""
-
-    #: Thermal time constant. [us]
-    tau_us: float = attrs.field(default=4.0, validator=within(above=0.0))
-    #: The ring locks within this of its line. [GHz]
-    tolerance_ghz: float = attrs.field(default=2.5, validator=within(above=0.0))
-    #: Control law: 'open-loop', 'over-drive' or 'pi-lock'.
-    control: str = attrs.field(default="open-loop")
-    #: Times that are not physics of the ring.
-    timing: LinkTiming = attrs.field(factory=LinkTiming, validator=attrs.validators.instance_of(LinkTiming))
-    #: Least shift at which a ring works; a hop up starts there and a hop down ends there. [GHz]
-    bias_ghz: float = attrs.field(default=200.0, validator=within(at_least=0.0))
-    #: Shift at the heater's limit, which over-drive runs into. [GHz] As `RingDesign`: 30 mW of 90 GHz/mW.
-    heater_range_ghz: float = attrs.field(default=2700.0, validator=within(above=0.0))
-    #: Error of the heater efficiency that the controller believes in, as a fraction.
-    calibration_error: float = attrs.field(default=0.0, validator=within(above=-1.0, at_most=1e6))
-    #: Step of the emulation, and so the resolution of the answer. [us]
-    step_us: float = attrs.field(default=0.1, validator=within(above=0.0))
-
-    @control.validator
-    def _known_law(self, _: Any, value: str) -> None:
-        choice("RetuneBench.control", value, LAWS)
-
-    def ring_bank(self, rings: int) -> RingBank:
-        """One ring on each port, cold on its line, whose other orders are out of reach."""
-        efficiency = 90.0
-        loop_us = max(1, round(1.0 / self.step_us)) * self.step_us
-        return RingBank(
-            rings=rings,
-            rings_per_port=1,
-            grid=WdmGrid(name="bench", lines=1, spacing_ghz=1.0),
-            design=RingDesign(
-                tau_us=self.tau_us,
-                efficiency_ghz_per_mw=efficiency,
-                heater_limit_mw=self.heater_range_ghz / efficiency,
-                fsr_ghz=1e3 * self.heater_range_ghz,
-                bias_ghz=0.0,
-                crosstalk=(),
-            ),
-            control=ControlLaw(
-                law=self.control,
-                tolerance_ghz=self.tolerance_ghz,
-                loop_us=loop_us,
-                loop_response_us=max(4.0, loop_us),
-                calibration_error=self.calibration_error,
-            ),
-            step_us=self.step_us,
-        )
-
-    def check_hops(self, hops: FloatArray) -> None:
-        room = self.heater_range_ghz - self.bias_ghz
-        if np.abs(hops).max(initial=0.0) > room:
-            raise HwsimError(
-                f"hop_ghz must be at most {room:g} either way, the heater's {self.heater_range_ghz:g} GHz "
-                f"less the bias of {self.bias_ghz:g} GHz, got {hops[np.argmax(np.abs(hops))]:g}"
-            )
-
-    def __attrs_post_init__(self) -> None:
-        least_us = _three_digits(self.patience_us / _MOST_STEPS, math.ceil)
-        most_us = _three_digits(self.patience_us / _FEWEST_STEPS, math.floor)
-        if not least_us <= self.step_us <= most_us:
-            raise HwsimError(
-                f"RetuneBench.step_us must be from {least_us:.3g} to {most_us:.3g} for retunes as slow as "
-                f"these, got {self.step_us:g}"
-            )
-
-    @property
-    def patience_us(self) -> float:
-        """Beyond this nothing comes up any more: every exponential has fallen by e^-60. [us]"""
-        timing = self.timing
-        fixed_us = timing.control_us + timing.lock_us + timing.cdr_us
-        return fixed_us + 60.0 * (self.tau_us + 4.0) + 10.0
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class RetuneStages:
-    """Where the time of a retune goes; every field has the shape of the hops. [us]"""
-
-    #: From the decision to new heater powers.
-    control_us: FloatArray
-    #: From there until the ring is within tolerance for good.
-    thermal_us: FloatArray
-    #: Staying within it.
-    lock_us: FloatArray
-    #: Clock and data recovery.
-    cdr_us: FloatArray
-
-    @property
-    def total_us(self) -> FloatArray:
-        """From the decision until the channel is up. [us]"""
-        return self.control_us + self.thermal_us + self.lock_us + self.cdr_us
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class RetuneTrace:
-    """One retune and a little of what follows, sampled at every step; arrays are [samples]."""
-
-    hop_ghz: float
-    bench: RetuneBench
-    stages: RetuneStages
-    time_us: FloatArray
-    #: Above the ambient.
-    temperature_k: FloatArray
-    detuning_ghz: FloatArray
-    #: Fraction of the new line's power at the drop port.
-    drop: FloatArray
-    power_mw: FloatArray
-    state: NDArray[np.int8]
 
 
 def _emulate(
@@ -167,7 +46,7 @@ def _emulate(
     for tick in range(int(np.ceil(bench.patience_us / bench.step_us)) + _STAGES):
         if tick == control_ticks:
             bank.tune_ghz(-(start + hops))
-            lanes.written(every)
+            lanes.set_heaters(every)
         if watch is not None:
             watch(tick * bench.step_us, bank, lanes)
         bank.advance(bench.step_us)
@@ -209,17 +88,11 @@ def _remedy(hop_ghz: float, bench: RetuneBench, bank: RingBank) -> str:
     seen_ghz = bank.fwhm_ghz[0] / 2.0 * np.sqrt(1.0 / bank.control.capture - 1.0)
     reach_ghz = max(bench.tolerance_ghz, float(seen_ghz))
     shift_ghz = bench.bias_ghz + max(hop_ghz, 0.0)
-    least = -_three_digits(reach_ghz / (shift_ghz + reach_ghz), math.floor)
+    least = -three_digits(reach_ghz / (shift_ghz + reach_ghz), math.floor)
     if shift_ghz <= reach_ghz:
         return f"'pi-lock' removes errors of at least {least:.3g}"
-    most = _three_digits(reach_ghz / (shift_ghz - reach_ghz), math.floor)
+    most = three_digits(reach_ghz / (shift_ghz - reach_ghz), math.floor)
     return f"'pi-lock' removes errors from {least:.3g} to {most:.3g}"
-
-
-def _three_digits(value: float, rounded: Callable[[float], int]) -> float:
-    """A positive number to three digits, up or down, so that what a message allows is allowed."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return float(f"{rounded(value / unit) * unit:.3g}")
 
 
 _cache: dict[tuple[float, RetuneBench], tuple[float, ...]] = {}
