@@ -161,7 +161,7 @@ class RingBank:
         self.tune_ghz(self.grid.line_ghz[lines.astype(np.int64)], rings=rings)
 
     def tune_ghz(self, line_ghz: ArrayLike, *, rings: ArrayLike | None = None) -> None:
-        """As `tune`, to frequencies against the grid's centre. [GHz]"""
+        """Give rings new lines, as `tune` does, by frequency against the grid's centre. [GHz]"""
         index = self._indices(rings)
         lines = check("line_ghz", line_ghz)
         if lines.ndim and lines.size not in (1, index.size):
@@ -173,7 +173,7 @@ class RingBank:
         self._kernel.advance(float(check("us", us, at_least=0.0)))
 
     def set_ambient(self, offset_k: float, *, ramp_k_per_ms: float = 0.0) -> None:
-        """From now on the ambient is `offset_k` above its reference and rises by `ramp_k_per_ms`."""
+        """Put the ambient `offset_k` above its reference and let it rise by `ramp_k_per_ms` from now on."""
         self._kernel.set_ambient(
             float(check("offset_k", offset_k)), float(check("ramp_k_per_ms", ramp_k_per_ms)) * 1e-3
         )

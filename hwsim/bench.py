@@ -56,7 +56,7 @@ class RetuneBench:
         choice("RetuneBench.control", value, LAWS)
 
     def ring_bank(self, rings: int) -> RingBank:
-        """One ring on each port, cold on its line, whose other orders are out of reach."""
+        """Return `rings` ports of one ring each, cold on its line, with all other orders out of reach."""
         efficiency = 90.0
         loop_us = max(1, round(1.0 / self.step_us)) * self.step_us
         return RingBank(
@@ -82,6 +82,7 @@ class RetuneBench:
         )
 
     def check_hops(self, hops: FloatArray) -> None:
+        """Refuse hops that the heater's range does not hold. [hops] [GHz]"""
         room = self.heater_range_ghz - self.bias_ghz
         if np.abs(hops).max(initial=0.0) > room:
             raise HwsimError(

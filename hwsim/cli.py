@@ -84,7 +84,7 @@ def settle(plot: str | None, control_us: float, lock_us: float, cdr_us: float, *
 
 
 def _rows_to_print(trace: RetuneTrace) -> list[int]:
-    """Every change of state, and about ten instants between them."""
+    """Return the samples at which the state changes, and about ten between them."""
     changes = np.flatnonzero(np.diff(trace.state, prepend=-1))
     regular = np.linspace(0, len(trace.time_us) - 1, 11).round().astype(int)
     return sorted({*changes.tolist(), *regular.tolist()})

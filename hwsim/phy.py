@@ -53,7 +53,7 @@ class TeraPhy:
 
     Notes
     -----
-    Without `connect` the far end is this port's twin: it does what this port does when this port does it.
+    Without `connect` the port is looped back: its receivers see what its own transmitters send.
     """
 
     def __init__(
@@ -241,11 +241,11 @@ class TeraPhy:
         self._align()
 
     def _arriving(self) -> Mask:
-        """Lines that carry light on the receiving bus of each macro. [macros, lines]"""
+        """Return which lines carry light on the receiving bus of each macro. [macros, lines]"""
         return self._far._fibre.arriving
 
     def _light(self) -> Mask:
-        """Whether light of its line reaches each ring. [2, macros, wavelengths]"""
+        """Return whether light of its line reaches each ring. [2, macros, wavelengths]"""
         light = np.empty(self.shape, dtype=bool)
         light[TX] = self._laser_on[self._line[TX]]
         light[RX] = np.take_along_axis(self._arriving(), self._line[RX], axis=1)
@@ -282,8 +282,8 @@ class TeraPhy:
     def _align(self) -> None:
         before = self._words.aligned.copy()
         up = self._lanes.state[RX] == State.UP
-        coming = self._wanted[RX] & ~up & (self._waits[RX] == "")
-        self._words.step(up=up, coming=coming)
+        pending = self._wanted[RX] & ~up & (self._waits[RX] == "")
+        self._words.step(up=up, pending=pending)
         for macro in np.flatnonzero((self._words.aligned & ~before).any(axis=1)):
             lanes = int(self._words.aligned[macro].sum())
             self.log.add(

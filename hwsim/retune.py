@@ -30,7 +30,10 @@ _STAGES = 4
 def _emulate(
     hops: FloatArray, bench: RetuneBench, watch: Callable[[float, RingBank, Lanes], None] | None = None
 ) -> FloatArray:
-    """Retune one ring by each of `hops` at once; the four stages of each. [4, hops] [us]"""
+    """Retune one ring by each of `hops` at once and return the four stages of each. [4, hops] [us]
+
+    `watch(time_us, bank, lanes)` is called at every step, and a little beyond the end.
+    """
     rings = len(hops)
     bank = bench.ring_bank(rings)
     start = np.where(hops > 0, bench.bias_ghz, bench.bias_ghz - hops)
@@ -41,6 +44,7 @@ def _emulate(
     lanes = Lanes(recovers=every, timing=bench.timing, step_us=bench.step_us)
     lanes.command(every)
     control_ticks = bench.timing.ticks("control", bench.step_us)
+    # Time at which each ring first reached each state. [states, hops] [us]
     entered = np.zeros((State.UP + 1, rings))
     before = lanes.state.copy()
     for tick in range(int(np.ceil(bench.patience_us / bench.step_us)) + _STAGES):
@@ -75,7 +79,7 @@ def _emulate(
 
 
 def _remedy(hop_ghz: float, bench: RetuneBench, bank: RingBank) -> str:
-    """What brings a hop within tolerance that a calibration error keeps out of it."""
+    """Return what to do about a hop that a calibration error keeps out of tolerance, in words."""
     locked = attrs.evolve(bench, control="pi-lock")
     if bench != locked:
         try:
@@ -99,9 +103,18 @@ _cache: dict[tuple[float, RetuneBench], tuple[float, ...]] = {}
 
 
 def _stages_of(hops: FloatArray, bench: RetuneBench) -> FloatArray:
-    """The four stages of each hop, each hop emulated once in the life of the program. [4, hops] [us]"""
+    """Return the four stages of each hop, each emulated once in the life of the program. [4, hops] [us]
+
+    >>> _stages_of(np.array([200.0, 0.0, 200.0]), RetuneBench()).round(1)
+    array([[ 1. ,  0. ,  1. ],
+           [17.6,  0. , 17.6],
+           [ 2. ,  0. ,  2. ],
+           [ 1. ,  0. ,  1. ]])
+    """
     bench.check_hops(hops)
+    # The different hops in ascending order, and which of them each hop is. [distinct], [hops]
     distinct, which = np.unique(np.round(hops, 6), return_inverse=True)
+
     moving = [hop for hop in distinct.tolist() if hop != 0.0]
     if len(_cache) + len(moving) > _CACHE_LIMIT:
         _cache.clear()
@@ -109,6 +122,7 @@ def _stages_of(hops: FloatArray, bench: RetuneBench) -> FloatArray:
     if new:
         for hop, stages in zip(new, _emulate(np.array(new), bench).T.tolist(), strict=True):
             _cache[hop, bench] = tuple(stages)
+
     rest = (0.0, 0.0, 0.0, 0.0)
     known = np.array([_cache[hop, bench] if hop else rest for hop in distinct.tolist()]).reshape(-1, 4)
     return known[which].T
@@ -142,7 +156,7 @@ def retune_stages(hop_ghz: ArrayLike, **bench: Any) -> RetuneStages:
 
 
 def retune_time_us(hop_ghz: ArrayLike, **bench: Any) -> float | FloatArray:
-    """Time from the decision to retune until the channel is up again. [us]
+    """Return the time from the decision to retune until the channel is up again. [us]
 
     Parameters and errors as for `retune_stages`. Equal hops are emulated once in the life of the program.
 
@@ -158,9 +172,12 @@ def retune_time_us(hop_ghz: ArrayLike, **bench: Any) -> float | FloatArray:
 def hop_between_ghz(
     before: ArrayLike, after: ArrayLike, *, grid: str | WdmGrid = "cw-wdm-9nm-8x200"
 ) -> FloatArray:
-    """Hop of rings that go from lines `before` to lines `after` of a grid. [GHz]
+    """Return the hop of rings that go from lines `before` to lines `after` of a grid. [GHz]
 
     A higher line has a higher frequency and needs less heat, so that going up the grid is a hop down.
+
+    >>> hop_between_ghz([0, 3], [7, 2])
+    array([-1400.,   200.])
     """
     lines = grid_named(grid).line_ghz
     ends = []
@@ -175,7 +192,10 @@ def hop_between_ghz(
 
 
 def retune_trace(hop_ghz: float, **bench_fields: Any) -> RetuneTrace:
-    """One retune with all that happens at every step. Parameters and errors as for `retune_stages`."""
+    """Emulate one retune and return all that happens at every step.
+
+    Parameters and errors are those of `retune_stages`.
+    """
     hop = float(check("hop_ghz", hop_ghz))
     if hop == 0.0:
         raise HwsimError("hop_ghz must not be 0 in a trace: nothing would happen")

@@ -42,8 +42,8 @@ def test_laws_hold_under_valgrind(tmp_path):
 
 @pytest.mark.parametrize("seed", ["1", "2"])
 def test_random_calls_break_nothing(run_sanitized, seed):
-    """Banks of random and of impossible parameters, 40 random calls each: whatever is refused changes nothing,
-    powers stay within the heaters' limits, drop + through <= 1, energy only grows, and no sanitizer speaks."""
+    """Banks of random and of impossible parameters, 40 random calls each: what is refused changes nothing,
+    powers stay within the heaters' limits, drop + through <= 1, energy only grows, no sanitizer complains."""
     done = run_sanitized(CSRC, HERE / "fuzz_bank.c", seed, "1500")
     assert done.returncode == 0, done.stdout + done.stderr
     assert "0 broken laws" in done.stdout

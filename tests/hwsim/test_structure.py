@@ -61,7 +61,7 @@ def examples():
             yield from (t for t in doctest.DocTestFinder().find(module, extraglobs=names) if t.examples)
 
 
-@pytest.mark.parametrize("example", examples(), ids=lambda example: example.name)
+@pytest.mark.parametrize("example", list(examples()), ids=lambda example: example.name)
 def test_example_in_a_docstring_prints_what_it_shows(example):
     complaints = []
     results = doctest.DocTestRunner().run(example, out=complaints.append)
