@@ -13,11 +13,13 @@ from hwsim.eventlog import Event, EventLog
 from hwsim.faults import AmbientRamp, DeadHeater, MissingLine, StuckRing
 from hwsim.grid import GRIDS, WdmGrid
 from hwsim.lanes import LinkTiming, State
+from hwsim.msa_rings import RADIUS_UM, ring_design, ring_of_radius
 from hwsim.phy import TeraPhy, advance_together
 from hwsim.retune import hop_between_ghz, retune_stages, retune_time_us, retune_trace
 
 __all__ = [
     "GRIDS",
+    "RADIUS_UM",
     "AmbientRamp",
     "ControlLaw",
     "DeadHeater",
@@ -41,4 +43,6 @@ __all__ = [
     "retune_stages",
     "retune_time_us",
     "retune_trace",
+    "ring_design",
+    "ring_of_radius",
 ]

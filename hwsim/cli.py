@@ -4,15 +4,17 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import attrs
 import click
 import numpy as np
 
 from hwsim import optics
 from hwsim.bench import RetuneTrace
-from hwsim.design import LAWS, RingDesign
+from hwsim.design import LAWS
 from hwsim.errors import HwsimError
 from hwsim.grid import GRIDS
 from hwsim.lanes import LinkTiming, State
+from hwsim.msa_rings import RADIUS_UM, ring_design, ring_of_radius
 from hwsim.phy import RX, TeraPhy
 from hwsim.retune import retune_trace
 
@@ -115,8 +117,9 @@ def _print_trace(trace: RetuneTrace) -> None:
 @click.option("--wavelengths", type=int, help="Rings of the port; one for each line unless given.")
 @click.option("--quality", type=float, default=1e4, help="Quality factor of the rings.")
 @click.option(
-    "--radius-um", type=float, default=5.0, help="Radius of the rings; sets the free spectral range."
+    "--design", type=click.Choice(tuple(RADIUS_UM)), help="Rings for a span; by the grid if not given."
 )
+@click.option("--radius-um", type=float, help="Radius of the rings, in place of a design by name.")
 @click.option(
     "--offset-ghz", type=float, default=0.0, help="Standard deviation of the manufacturing offsets."
 )
@@ -128,7 +131,8 @@ def spectrum(
     grid: str,
     wavelengths: int | None,
     quality: float,
-    radius_um: float,
+    design: str | None,
+    radius_um: float | None,
     offset_ghz: float,
     seed: int,
     fibre_m: float,
@@ -143,21 +147,25 @@ def spectrum(
     Examples:
       python -m hwsim spectrum
       python -m hwsim spectrum --grid cw-wdm-9nm-16x100 --quality 6000 --plot comb.png
-      python -m hwsim spectrum --grid cw-wdm-18nm-16x200 --radius-um 3
+      python -m hwsim spectrum --grid cw-wdm-36nm-8x800
+      python -m hwsim spectrum --grid cw-wdm-18nm-16x200 --radius-um 2.5
     """
-    fsr = optics.fsr_ghz(radius_um=radius_um)
+    if design is not None and radius_um is not None:
+        raise HwsimError(f"design and radius_um exclude each other, got {design!r} and {radius_um:g}")
+    lines = GRIDS[grid]
+    rings = ring_design(lines, design) if radius_um is None else ring_of_radius(radius_um, grid=lines)
     port = TeraPhy(
         macros=1,
-        wavelengths=GRIDS[grid].lines if wavelengths is None else wavelengths,
-        grid=grid,
+        wavelengths=lines.lines if wavelengths is None else wavelengths,
+        grid=lines,
         fibre_m=fibre_m,
         seed=seed,
-        design=RingDesign(
+        design=attrs.evolve(
+            rings,
             quality=quality,
-            fsr_ghz=fsr,
             offset_sigma_ghz=offset_ghz,
             # A heater for one free spectral range and the bias, whatever the radius.
-            heater_limit_mw=1.1 * (fsr + 200.0) / 90.0,
+            heater_limit_mw=1.1 * (rings.fsr_ghz + rings.bias_ghz) / rings.efficiency_ghz_per_mw,
         ),
     )
     port.tune()

@@ -65,7 +65,7 @@ class TeraPhy:
         rate_gbps: float = 25.0,
         fibre_m: float = 10.0,
         pj_per_bit: float = 5.0,
-        design: RingDesign | None = None,
+        design: RingDesign | str | None = None,
         control: ControlLaw | None = None,
         timing: LinkTiming | None = None,
         budget: LinkBudget | None = None,

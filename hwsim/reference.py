@@ -96,8 +96,8 @@ class NumpyKernel:
         Solves believed (P_i + sum_d c_d P_(i +- d)) = wanted_i with 0 <= P_i <= limit_i. `retuned` is
         [ports, rings_per_port]; ring k of all ports is solved at once, in the order of k as in C.
 
-        One port of two rings of 90 GHz/mW with 10 % of crosstalk; ring 0 wants 99 GHz and ring 1 wants 45 GHz,
-        so P_0 + 0.1 P_1 = 1.1 mW and P_1 + 0.1 P_0 = 0.5 mW: P_1 = (0.5 - 0.11) / 0.99 = 0.3939 mW.
+        One port of two rings of 90 GHz/mW with 10 % of crosstalk; ring 0 wants 99 GHz, ring 1 wants 45 GHz:
+        P_0 + 0.1 P_1 = 1.1 mW and P_1 + 0.1 P_0 = 0.5 mW: P_1 = (0.5 - 0.11) / 0.99 = 0.3939 mW.
 
         >>> bank = hwsim.RingBank(
         ...     rings=2, design=hwsim.RingDesign(bias_ghz=0.0, crosstalk=(0.1,)), kernel="numpy"
