@@ -119,11 +119,18 @@ class RetuneStages:
     lock_us: FloatArray
     #: Clock and data recovery.
     cdr_us: FloatArray
+    #: Word alignment, once all channels that were retuned together are up.
+    align_us: FloatArray
 
     @property
     def total_us(self) -> FloatArray:
-        """From the decision until the channel is up. [us]"""
+        """From the decision until the channel is up: bits pass. [us]"""
         return self.control_us + self.thermal_us + self.lock_us + self.cdr_us
+
+    @property
+    def words_us(self) -> FloatArray:
+        """From the decision until the channel carries words; of several, the slowest decides. [us]"""
+        return self.total_us + self.align_us
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -108,6 +108,9 @@ def _print_trace(trace: RetuneTrace) -> None:
     click.echo("\nwhere the time goes [us]")
     for name in ("control", "thermal", "lock", "cdr", "total"):
         click.echo(f"  {name:<8} {float(getattr(stages, f'{name}_us')):7.1f}")
+    click.echo(
+        f"words pass {float(stages.align_us):.1f} us later, when the wavelengths of a macro are aligned"
+    )
     formula = optics.settling_us(trace.hop_ghz, tau_us=bench.tau_us, tolerance_ghz=bench.tolerance_ghz)
     click.echo(f"one step of power settles in tau ln(hop / tolerance) = {float(formula):.2f} us")
 
