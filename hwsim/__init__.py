@@ -5,7 +5,7 @@ Useful alone, and the source of the reconfiguration time that a ring of silicon-
 """
 
 from hwsim.bank import RingBank
-from hwsim.bench import RetuneBench, RetuneStages, RetuneTrace
+from hwsim.bench import RetuneBench, RetuneStages, RetuneTrace, bench_of_grid
 from hwsim.budget import LinkBudget
 from hwsim.design import ControlLaw, RingDesign
 from hwsim.errors import HwsimError
@@ -39,6 +39,7 @@ __all__ = [
     "TeraPhy",
     "WdmGrid",
     "advance_together",
+    "bench_of_grid",
     "hop_between_ghz",
     "retune_stages",
     "retune_time_us",

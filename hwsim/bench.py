@@ -11,10 +11,11 @@ from numpy.typing import NDArray
 from hwsim.bank import RingBank
 from hwsim.design import LAWS, ControlLaw, RingDesign
 from hwsim.errors import HwsimError, choice, within
-from hwsim.grid import WdmGrid
+from hwsim.grid import WdmGrid, grid_named
 from hwsim.lanes import LinkTiming
+from hwsim.msa_rings import ring_design
 
-__all__ = ["RetuneBench", "RetuneStages", "RetuneTrace", "three_digits"]
+__all__ = ["RetuneBench", "RetuneStages", "RetuneTrace", "bench_of_grid", "three_digits"]
 
 FloatArray = NDArray[np.float64]
 _MOST_STEPS, _FEWEST_STEPS = 200_000, 20
@@ -105,6 +106,21 @@ class RetuneBench:
         timing = self.timing
         fixed_us = timing.control_us + timing.lock_us + timing.cdr_us
         return fixed_us + 60.0 * (self.tau_us + 4.0) + 10.0
+
+
+def bench_of_grid(grid: str | WdmGrid, *, design: str | None = None) -> dict[str, float]:
+    """Return the fields of `RetuneBench` that the rings for a grid set, see `hwsim.ring_design`.
+
+    30 mW of 90 GHz/mW for 9 nm, of 300 GHz/mW for 36 nm; the bias is one spacing, but at least 200 GHz:
+
+    >>> bench_of_grid("cw-wdm-9nm-8x200")
+    {'bias_ghz': 200.0, 'heater_range_ghz': 2700.0}
+    >>> bench_of_grid("cw-wdm-36nm-8x800")
+    {'bias_ghz': 800.0, 'heater_range_ghz': 9000.0}
+    """
+    rings = ring_design(grid_named(grid), design)
+    range_ghz = np.multiply(rings.heater_limit_mw, rings.efficiency_ghz_per_mw)
+    return {"bias_ghz": float(np.asarray(rings.bias_ghz)), "heater_range_ghz": float(range_ghz)}
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -9,7 +9,7 @@ import click
 import numpy as np
 
 from hwsim import optics
-from hwsim.bench import RetuneTrace
+from hwsim.bench import RetuneTrace, bench_of_grid
 from hwsim.design import LAWS
 from hwsim.errors import HwsimError
 from hwsim.grid import GRIDS
@@ -53,15 +53,18 @@ def main() -> None:
 @click.option("--tolerance-ghz", type=float, default=2.5, help="The ring locks within this of its line.")
 @click.option("--control", type=click.Choice(LAWS), default="open-loop", help="Control law.")
 @click.option("--calibration-error", type=float, default=0.0, help="Error of the believed heater efficiency.")
-@click.option("--bias-ghz", type=float, default=200.0, help="Least shift at which the ring works.")
-@click.option("--heater-range-ghz", type=float, default=2700.0, help="Shift at the heater's limit.")
+@click.option("--grid", type=click.Choice(tuple(GRIDS)), help="Take bias and heater of the rings for a grid.")
+@click.option("--bias-ghz", type=float, show_default="200", help="Least shift at which the ring works.")
+@click.option("--heater-range-ghz", type=float, show_default="2700", help="Shift at the heater's limit.")
 @click.option("--control-us", type=float, default=1.0, help="From the decision to new heater powers.")
 @click.option("--lock-us", type=float, default=2.0, help="How long the tolerance must be held.")
 @click.option("--cdr-us", type=float, default=1.0, help="Clock and data recovery.")
 @click.option("--step-us", type=float, default=0.1, help="Step of the emulation.")
 @click.option("--plot", type=click.Path(dir_okay=False), help="Draw it too: .png, .svg or .pdf.")
 @_refusals_in_one_line
-def settle(plot: str | None, control_us: float, lock_us: float, cdr_us: float, **bench: Any) -> None:
+def settle(
+    plot: str | None, grid: str | None, control_us: float, lock_us: float, cdr_us: float, **bench: Any
+) -> None:
     """Print the timeline of one retune.
 
     A ring leaves its line, moves by --hop-ghz, and its channel is dark until the ring is within tolerance,
@@ -73,9 +76,12 @@ def settle(plot: str | None, control_us: float, lock_us: float, cdr_us: float, *
       python -m hwsim settle --hop-ghz 200
       python -m hwsim settle --hop-ghz -1600 --tau-us 5 --control over-drive
       python -m hwsim settle --hop-ghz 800 --control pi-lock --calibration-error 0.02 --plot retune.png
+      python -m hwsim settle --hop-ghz 5600 --grid cw-wdm-36nm-8x800
     """
     timing = LinkTiming(control_us=control_us, lock_us=lock_us, cdr_us=cdr_us)
-    trace = retune_trace(timing=timing, **bench)
+    given = {name: value for name, value in bench.items() if value is not None}
+    of_grid = bench_of_grid(grid) if grid else {}
+    trace = retune_trace(timing=timing, **{**of_grid, **given})
     if plot:
         from hwsim.plots import plot_trace
 

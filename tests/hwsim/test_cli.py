@@ -75,6 +75,14 @@ def test_spectrum_of_every_grid_without_a_design(grid, lines, first_ghz, gbps):
     assert "all up" in result.output
 
 
+def test_settle_on_the_rings_of_a_grid():
+    """From end to end of 8 x 800 GHz, 7 x 800: 4 ln(5600 / 2.5) = 30.86 us; refused on other heaters."""
+    assert "= 30.86 us" in run("settle", "--hop-ghz", "5600", "--grid", "cw-wdm-36nm-8x800").output
+    assert "hop_ghz must be at most 2500 either way" in run("settle", "--hop-ghz", "5600").output
+    own = run("settle", "--hop-ghz", "5600", "--grid", "cw-wdm-36nm-8x800", "--heater-range-ghz", "6000")
+    assert "hop_ghz must be at most 5200 either way" in own.output  # 6000 less the bias of 800
+
+
 def test_a_design_by_name_is_the_radius_it_stands_for():
     """3 um: c / (4.2 x 18.850 um) = 3787 GHz, by name or by radius."""
     by_name = run("spectrum", "--design", "18nm").output

@@ -3,7 +3,19 @@
 import numpy as np
 import pytest
 
-from hwsim import GRIDS, RADIUS_UM, RingBank, RingDesign, State, TeraPhy, WdmGrid, optics, ring_design
+from hwsim import (
+    GRIDS,
+    RADIUS_UM,
+    RingBank,
+    RingDesign,
+    State,
+    TeraPhy,
+    WdmGrid,
+    bench_of_grid,
+    optics,
+    retune_time_us,
+    ring_design,
+)
 
 #: 1310^2 nm^2 / (4.2 x 2 pi R) and c / (4.2 x 2 pi R), with 2 pi R = 31.416, 18.850 and 9.4248 um; then the
 #: span, lines x spacing, in GHz.
@@ -74,6 +86,14 @@ def test_every_grid_carries_words(grid):
     port.advance(60.0)
     assert (port.state == State.UP).all()
     assert port.capacity_gbps == 25.0 * lines
+
+
+@pytest.mark.parametrize("grid", GRIDS)
+def test_a_ring_may_hop_from_end_to_end_of_its_grid(grid):
+    """(lines - 1) x spacing, up or down: 4 + 4 ln(hop / 2.5 GHz) us, in steps of 0.1 us."""
+    span_ghz = (GRIDS[grid].lines - 1) * GRIDS[grid].spacing_ghz
+    up, down = retune_time_us([span_ghz, -span_ghz], **bench_of_grid(grid))
+    assert up == down == pytest.approx(4.0 + 4.0 * np.log(span_ghz / 2.5), abs=0.11)
 
 
 def test_a_grid_of_ones_own_gets_the_largest_rings_that_hold_it():
