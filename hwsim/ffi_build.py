@@ -13,18 +13,18 @@ from pathlib import Path
 from cffi import FFI
 
 PACKAGE = Path(__file__).resolve().parent
-SOURCES = ("bank.c", "control.c", "advance.c")
-FLAGS = [] if sys.platform == "win32" else ["-std=c99", "-O3", "-Wall", "-Wextra"]
+SOURCES = ("ring.c", "control.c", "bank.c", "advance.c")
+FLAGS = [] if sys.platform == "win32" else ["-std=c99", "-O3", "-ffp-contract=off", "-Wall", "-Wextra"]
 
 
 def declarations() -> str:
-    """The contract in ``hwsim.h`` without its preprocessor lines, which is the C that cffi reads."""
+    """Return the contract in ``hwsim.h`` without its preprocessor lines, which is the C that cffi reads."""
     header = (PACKAGE / "csrc" / "hwsim.h").read_text(encoding="utf-8")
     return re.sub(r"^#.*$", "", header, flags=re.MULTILINE)
 
 
 def make(root: str) -> FFI:
-    """A builder whose source paths start with `root`: relative for setuptools, absolute for a script."""
+    """Return a builder whose source paths start with `root`: '' for setuptools, absolute for a script."""
     builder = FFI()
     builder.cdef(declarations())
     builder.set_source(
@@ -39,7 +39,7 @@ def make(root: str) -> FFI:
 
 
 def build_in_place() -> Path:
-    """Compile in a temporary folder and put the module beside this file."""
+    """Compile in a temporary folder, put the module beside this file and return its path."""
     with tempfile.TemporaryDirectory() as folder:
         built = Path(make(f"{PACKAGE.parent.as_posix()}/").compile(tmpdir=folder))
         return Path(shutil.copy2(built, PACKAGE / built.name))

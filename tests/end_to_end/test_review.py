@@ -160,7 +160,7 @@ def dark_us(interval_us, tau_us):
     options = {"reconfiguration": "hwsim", "interval_us": interval_us, "tau_us": tau_us}
     timeline, fabric = run_on_ring(builder.build(), 25, **options)
     decided_us = math.ceil(timeline.start_us[-1] / interval_us - 1e-9) * interval_us
-    expected = fabric.circuits.retuning._stages(np.array([100.0])).total_us[0]
+    expected = fabric.circuits.retuning._stages(np.array([100.0])).words_us[0]
     return timeline.end_us[-1] - 1e6 / (25 * BYTES_PER_US) - decided_us, expected
 
 

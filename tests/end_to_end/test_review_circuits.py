@@ -115,7 +115,7 @@ def test_a_circuit_carries_what_its_wavelengths_can_and_changed_ones_are_dark(
 
 @pytest.mark.parametrize("options", [{"interval_us": 10}, {"tau_us": 20}])
 def test_rings_that_settle_slower_than_plans_come_are_refused(options):
-    """Up to 29 us at tau 4, up to 131 us at tau 20 (default interval 100): the next plan would take
+    """Up to 30 us at tau 4, up to 131 us at tau 20 (default interval 100): the next plan would take
     circuits that are still dark for kept ones, and light them early."""
     topology = REGISTRY.find("topology", "sip-ring")
     with pytest.raises(ConfigError, match="interval_us"):
