@@ -1,7 +1,7 @@
 """Builds the C modules: one set of flags for all, declarations read from the header.
 
-For building only, nothing installs it. Every ``ffi_build.py`` puts the root of the project on ``sys.path`` and
-describes its module with `Extension`.
+For building only: nothing installs it. Every ``ffi_build.py`` puts the root of the project on
+``sys.path``, where pip leaves it out, and describes its module with `Extension`.
 """
 
 from __future__ import annotations

@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[1]))
 
-from cffi_build import Extension  # noqa: E402
+from cffi_build import Extension
 
 EXTENSION = Extension(module="hwsim._hwsim", package="hwsim", header="csrc/hwsim.h")
 

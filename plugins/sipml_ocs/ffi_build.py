@@ -8,7 +8,7 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-from cffi_build import Extension  # noqa: E402
+from cffi_build import Extension
 
 EXTENSION = Extension(module="sipml_ocs._ocs", package="plugins/sipml_ocs", header="csrc/ocs.h")
 

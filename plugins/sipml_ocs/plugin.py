@@ -16,7 +16,7 @@ from sipml_core.model.traffic import TrafficMatrix
 from sipml_core.options import option
 from sipml_core.units import format_us, parse_us
 from sipml_ocs.circuits import OcsCircuits, OcsPlan, switches_of
-from sipml_ocs.planning import plan
+from sipml_ocs.ocs_planning import plan
 
 #: A plan takes time in proportion to it; more links than this no GPU has.
 MAX_SWITCHES = 1024

@@ -11,7 +11,6 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, unknown
 from sipml_core.model.traffic import TrafficMatrix
-from sipml_ocs import ilp
 from sipml_ocs.circuits import OcsPlan
 from sipml_ocs.kernel import DARK, Problem
 
@@ -73,7 +72,9 @@ def plan(
     if algorithm == "ocs-exact":
         circuits, proved = problem.maxmin(), True
     else:
-        circuits, proved = ilp.fewest(problem, served, formulation, time_limit_s)
+        from sipml_ocs.ilp import fewest  # HiGHS takes long to import
+
+        circuits, proved = fewest(problem, served, formulation, time_limit_s)
     old_map = None if previous is None else previous.port_map
     circuits = problem.fill(circuits, old_map)
     port_map, kept, retained = problem.colour(circuits, old_map)
