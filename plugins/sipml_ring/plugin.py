@@ -14,8 +14,8 @@ from sipml_core.model.circuits import CircuitControl, CircuitPlan
 from sipml_core.model.traffic import TrafficMatrix
 from sipml_core.options import option
 from sipml_ring.circuits import RingCircuits
-from sipml_ring.planning import plan_with
-from sipml_ring.ringplan import RingPlan
+from sipml_ring.ring_plan import RingPlan
+from sipml_ring.ring_planning import plan_with
 from sipml_ring.topology import SipRing
 
 
