@@ -251,14 +251,14 @@ void net_take(net_t *net, int32_t row, int d, int32_t index)
 {
     flip(net, row, d, index);
     net->row[row].count[d]++;
-    if (net->rank) net_rerank(net, row);
+    if (net->rank.node) rank_update(&net->rank, row);
 }
 
 void net_drop(net_t *net, int32_t row, int d, int32_t index)
 {
     flip(net, row, d, index);
     net->row[row].count[d]--;
-    if (net->rank) net_rerank(net, row);
+    if (net->rank.node) rank_update(&net->rank, row);
 }
 
 void net_shift(net_t *net, int32_t row, int d, int32_t by)
@@ -269,7 +269,7 @@ void net_shift(net_t *net, int32_t row, int d, int32_t by)
         if (++s == net->n) s = 0;
     }
     r->count[d] += by;
-    if (net->rank) net_rerank(net, row);
+    if (net->rank.node) rank_update(&net->rank, row);
 }
 
 int net_add(net_t *net, int32_t row, int d)
