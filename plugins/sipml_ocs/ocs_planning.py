@@ -124,7 +124,7 @@ def _check(
 
 
 def _plans_waited(traffic: TrafficMatrix, previous: OcsPlan | None) -> NDArray[np.int32]:
-    """Plans in a row, up to the previous one, that left each pair without a circuit. [pairs]"""
+    """Return how many plans in a row, up to the previous one, left each pair without a circuit. [pairs]"""
     waited = np.zeros(traffic.pairs, dtype=np.int32)
     if previous is not None and len(previous.unserved_src):
         before = previous.unserved_src.astype(np.int64) * traffic.gpus + previous.unserved_dst
@@ -134,7 +134,7 @@ def _plans_waited(traffic: TrafficMatrix, previous: OcsPlan | None) -> NDArray[n
 
 
 def _admitted(traffic: TrafficMatrix, switches: int, waited: NDArray[np.int32]) -> NDArray[np.bool_]:
-    """Pairs that are to get at least one circuit. [pairs]"""
+    """Return which pairs are to get at least one circuit. [pairs]"""
     peers = max(
         np.bincount(traffic.src, minlength=1).max(),
         np.bincount(traffic.dst, minlength=1).max(),
@@ -156,7 +156,7 @@ def _subset(traffic: TrafficMatrix, chosen: NDArray[np.bool_]) -> TrafficMatrix:
 def _with_retained(
     served: TrafficMatrix, circuits: NDArray[np.int32], kept: NDArray[np.int32], port_map: NDArray[np.int32]
 ) -> tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.int32], NDArray[np.int32]]:
-    """Sources, destinations, circuits and kept ones, now with the circuits that nobody demands."""
+    """Return sources, destinations, circuits and kept ones, with the circuits that nobody demands."""
     _, source = np.nonzero(port_map != DARK)
     key = source * np.int64(served.gpus) + port_map[port_map != DARK]
     undemanded, count = np.unique(key[~np.isin(key, served.key)], return_counts=True)

@@ -66,12 +66,12 @@ class RingCircuits(CircuitControl):
 
     @property
     def segments(self) -> int:
-        """Number of segments of the ring, or of one period of it."""
+        """Return the number of segments of the ring, or of one period of it."""
         return self.period or self.gpus
 
     @property
     def periods(self) -> tuple[int, ...]:
-        """Shorter periods by which this ring may be planned, each dividing the next.
+        """Return the shorter periods by which this ring may be planned, each dividing the next.
 
         The first is the least divisor of the ring that no circuit outreaches; there is none if some pair
         has a choice of directions. There is one such chain for a ring, so that a whole ring and one that
