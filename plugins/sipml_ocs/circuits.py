@@ -74,7 +74,7 @@ class OcsPlan(CircuitPlan):
 
     @property
     def minimum_ratio(self) -> float:
-        """Return the least capacity / demand over demanded pairs, which is maximised. [Gbps per unit of demand]
+        """Return the least capacity / demand over demanded pairs: what is maximised. [Gbps per unit of demand]
 
         0 if a pair is unserved, infinite without demand.
         """
@@ -168,7 +168,7 @@ class OcsPlan(CircuitPlan):
 
 
 def switches_of(control: CircuitControl, scheduler: str) -> OcsCircuits:
-    """Return `control` if it is made of circuit switches; otherwise raise one line that says who controls it."""
+    """Return `control` if it is made of circuit switches; otherwise raise who can control it."""
     if not isinstance(control, OcsCircuits):
         raise ConfigError(
             f"scheduler {scheduler!r} controls optical circuit switches (topology 'sip-ocs'), "

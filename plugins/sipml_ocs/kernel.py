@@ -31,7 +31,7 @@ class Problem:
         _raise(lib.ocs_check(self._c))
 
     def admit(self, order: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Return which pairs get circuits, taken in this order, if GPUs have more peers than switches. [pairs]"""
+        """Return which pairs, in this order, get circuits if GPUs have more peers than switches. [pairs]"""
         admitted = np.zeros(self.pairs, dtype=np.bool_)
         _raise(lib.ocs_admit(self._c, _buffer("int64_t[]", order, np.int64), _out("uint8_t[]", admitted)))
         return admitted

@@ -141,10 +141,30 @@ def _admitted(traffic: TrafficMatrix, switches: int, waited: NDArray[np.int32]) 
     )
     if peers <= switches:
         return np.ones(traffic.pairs, dtype=np.bool_)
-    #: Among equals the nearest on the circle of GPUs: by number alone, the first few would form a clique.
-    hops = (traffic.dst - traffic.src) % traffic.gpus
-    order = np.lexsort((hops, -traffic.demand, -waited))
-    return Problem(traffic, switches).admit(order)
+    return Problem(traffic, switches).admit(_by_claim(traffic, waited))
+
+
+def _by_claim(traffic: TrafficMatrix, waited: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return the pairs by plans waited (most first), demand (largest first), distance and number. [pairs]
+
+    Among equals the nearest on the circle of GPUs: by number alone, the first few would form a clique.
+
+    Examples
+    --------
+    Of 1 -> 0, 1 -> 2 and 2 -> 1 the last has waited; 1 -> 2 is nearer than 1 -> 0.
+
+    >>> traffic = TrafficMatrix.from_pairs(3, [1, 1, 2], [0, 2, 1], [5.0, 5.0, 1.0])
+    >>> _by_claim(traffic, np.array([0, 0, 1], np.int32)).tolist()
+    [2, 1, 0]
+    """
+    distance = (traffic.dst - traffic.src) % traffic.gpus
+    longest = int(waited.max(initial=0))
+    if (longest + 1) * traffic.pairs**2 * traffic.gpus >= 2**63:
+        return np.lexsort((distance, -traffic.demand, -waited))
+    # One number for all four, which sorts in a tenth of the time. size: rank of the demand, 0 the largest.
+    _, size = np.unique(-traffic.demand, return_inverse=True)
+    claim = (longest - waited.astype(np.int64)) * traffic.pairs + size
+    return np.argsort((claim * traffic.gpus + distance) * traffic.pairs + np.arange(traffic.pairs))
 
 
 def _subset(traffic: TrafficMatrix, chosen: NDArray[np.bool_]) -> TrafficMatrix:

@@ -19,7 +19,9 @@ MODULES = [package.__name__ for package in PACKAGES] + [
     if not module.name.endswith((".ffi_build", "._ring", "._ocs"))
 ]
 #: Modules whose examples stand for a hard function: each must have some.
-WITH_EXAMPLES = {f"sipml_ring.{name}" for name in ("circuits", "folding", "ilp", "mcf", "ring_planning")}
+WITH_EXAMPLES = {f"sipml_ring.{name}" for name in ("circuits", "folding", "ilp", "mcf", "ring_planning")} | {
+    "sipml_ocs.ocs_planning"
+}
 
 
 @pytest.mark.parametrize("name", MODULES)
