@@ -74,7 +74,7 @@ class OcsPlan(CircuitPlan):
 
     @property
     def minimum_ratio(self) -> float:
-        """Return the least capacity / demand over demanded pairs: what is maximised. [Gbps per unit of demand]
+        """Return the least capacity / demand over demanded pairs, the objective. [Gbps per unit of demand]
 
         0 if a pair is unserved, infinite without demand.
         """

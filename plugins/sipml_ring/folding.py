@@ -146,13 +146,17 @@ def turned_round(plan: RingPlan, control: RingCircuits, traffic: TrafficMatrix) 
         pair = row[plan.circuit_pair]
         orders.append(np.argsort(pair, kind="stable"))
         rows.append(pair[orders[-1]])
-    circuit_pair = turns.spread(*rows) + np.arange(images, dtype=np.int32)[:, np.newaxis] * len(plan.src)
+    circuit_pair = turns.spread(*rows)
+    circuit_pair += np.arange(images, dtype=np.int32)[:, np.newaxis] * len(plan.src)
 
     # Rows of `traffic` whose pairs wait, in all images.
-    old, turn = plan.traffic, np.arange(images)[:, np.newaxis] * period
-    src, dst = old.src[plan.unserved] + turn, (old.dst[plan.unserved] + turn) % control.gpus
-    unserved = np.searchsorted(traffic.key, (src * control.gpus + dst).reshape(-1))
-    by_row = np.argsort(unserved)
+    unserved, waited = np.empty(0, np.int64), np.empty(0, np.int32)
+    if len(plan.unserved):
+        old, turn = plan.traffic, np.arange(images)[:, np.newaxis] * period
+        src, dst = old.src[plan.unserved] + turn, (old.dst[plan.unserved] + turn) % control.gpus
+        unserved = np.searchsorted(traffic.key, (src * control.gpus + dst).reshape(-1))
+        by_row = np.argsort(unserved)
+        unserved, waited = unserved[by_row], np.tile(plan.waited, images)[by_row]
 
     def flat(values: NDArray[Any]) -> NDArray[Any]:
         """Return values of pairs of all images one after the other. [images * pairs, ...]"""
@@ -172,6 +176,6 @@ def turned_round(plan: RingPlan, control: RingCircuits, traffic: TrafficMatrix) 
         circuit_pair=flat(circuit_pair),
         circuit_direction=flat(turns.spread(*(plan.circuit_direction[order] for order in orders))),
         circuit_index=flat(turns.spread(*(plan.circuit_index[order] for order in orders))),
-        unserved=unserved[by_row],
-        waited=np.tile(plan.waited, images)[by_row],
+        unserved=unserved,
+        waited=waited,
     )
