@@ -140,16 +140,18 @@ static int retry(net_t *net, double ceiling, snapshot_t *best)
     if (!order) return SIPRING_EMEMORY;
     for (; rounds > 0 && best->minimum > 0 && best->minimum < ceiling * NEARLY; rounds--) {
         double goal = best->minimum * (1 + 1e-9);
+        int lost = 0; /* a pair below the goal stays there: nobody else adds to it */
         net_clear(net);
         shuffle(order, net->rows, &state);
         for (int32_t k = 0; k < net->rows; k++) {
             row_t *r = &net->row[order[k]];
             int longer = draw(&state, 4) == 0;
-            while (r->served && ratio(r) < goal &&
+            while (!lost && r->served && ratio(r) < goal &&
                    ((longer && net_add(net, order[k], !r->first)) || net_lift(net, order[k], goal)))
                 ;
+            lost = lost || (r->served && ratio(r) < goal);
         }
-        if (net_minimum(net) < goal) continue;
+        if (lost || net_minimum(net) < goal) continue;
         if ((status = net_climb(net, ceiling)) != SIPRING_OK) break;
         save(net, best);
     }
