@@ -18,6 +18,7 @@ typedef struct {
 
 typedef struct {
     int32_t *load[DIRECTIONS]; /* [n + 1] */
+    int32_t *need;             /* [rows] */
     int32_t *moved;            /* [rows] units that leave their direction */
     int32_t *movable, *from;   /* [rows], [n + 1] rows with units that may leave, by (start, -hops), and each start's */
     int32_t *next, *span;      /* [n] first of those with units left to move, and its hops; 0: none */
@@ -200,13 +201,13 @@ static int feasible(net_t *net, work_t *w, double t)
 {
     for (int32_t k = 0; k < net->rows; k++) {
         row_t *r = &net->row[k];
-        r->need = r->served ? need_of(t, r->demand) : 0;
+        w->need[k] = r->need = r->served ? need_of(t, r->demand) : 0;
     }
     spread(net, -1);
     loads(net, w);
     int clockwise = over(net, w, CW), counter = over(net, w, CCW);
     if (!clockwise && !counter) return 1;
-    if (net->flexible == 0) return 0;
+    if (net->flexible == 0 || !net_may_fit(net, w->need)) return 0;
     if (clockwise != counter && reroute(net, w, clockwise ? CW : CCW)) return 1;
     for (int a = 0; a < DIRECTIONS; a++) {
         spread(net, a);
@@ -277,7 +278,7 @@ int net_allocate(net_t *net, double *throughput)
     double high = upper(net);
     int status = SIPRING_EMEMORY;
     *throughput = 0;
-    w.load[CW] = malloc(sizeof(int32_t) * (6 * n + 2 * rows));
+    w.load[CW] = malloc(sizeof(int32_t) * (6 * n + 3 * rows));
     w.arc[CW] = malloc(sizeof(arc_t) * rows);
     if (!w.load[CW] || !w.arc[CW] || high < 0) goto done;
     w.load[CCW] = w.load[CW] + n;
@@ -287,6 +288,7 @@ int net_allocate(net_t *net, double *throughput)
     w.change = w.span + n;
     w.moved = w.change + n;
     w.movable = w.moved + rows;
+    w.need = w.movable + rows;
     w.arcs[CW] = gather(net, CW, w.arc[CW]);
     w.arc[CCW] = w.arc[CW] + w.arcs[CW];
     w.arcs[CCW] = gather(net, CCW, w.arc[CCW]);

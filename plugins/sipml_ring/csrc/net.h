@@ -49,6 +49,9 @@ double net_minimum(const net_t *net); /* over served rows */
 /* allocate.c: how many circuits each pair gets, whatever their wavelengths */
 int net_allocate(net_t *net, double *throughput); /* sets need and count; *throughput 0: not all pairs can be served */
 
+/* cut.c: 0 only if no distribution gives every row `need` [rows] circuits; some that do not fit pass, too */
+int net_may_fit(const net_t *net, const int32_t *need);
+
 /* colour.c: indices for the rows' counts; those without one are taken off the counts. Returns a status. */
 int net_colour(net_t *net);
 
