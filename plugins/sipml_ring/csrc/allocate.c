@@ -139,15 +139,35 @@ static int32_t cover(const net_t *net, work_t *w, int a, int32_t first, int32_t 
     return sum;
 }
 
+/* The most units that can move from direction a. A segment of the other direction takes them all but those that covered
+ * it, at most what it has left; over all segments, a unit of h segments takes n - h. The longest take least. */
+static int64_t most_moved(const net_t *net, work_t *w, int a)
+{
+    int32_t n = net->n, *units = w->change; /* [n] by number of segments */
+    int64_t left = (int64_t)n * net->ring->wavelengths[!a], most = 0;
+    for (int32_t s = 0; s < n; s++) left -= w->load[!a][s];
+    memset(units, 0, sizeof(int32_t) * (size_t)n);
+    for (int32_t k = 0; k < w->from[n]; k++) {
+        const row_t *r = &net->row[w->movable[k]];
+        units[r->hops[a]] += r->count[a];
+    }
+    for (int32_t h = n - 1; h > 0 && left > 0; h--) {
+        int64_t x = left / (n - h) < units[h] ? left / (n - h) : units[h];
+        most += x;
+        left -= x * (n - h);
+    }
+    return most;
+}
+
 /* Moves units from direction a to the other until no segment is overloaded; 0 if no way was found. */
 static int reroute(net_t *net, work_t *w, int a)
 {
     int32_t n = net->n, tries = n <= 16 ? n : 4;
-    int32_t most = net->ring->wavelengths[CW] + net->ring->wavelengths[CCW];
     find_movable(net, w, a);
+    int64_t limit = most_moved(net, w, a);
     for (int32_t k = 0; k < tries; k++) {
         int32_t first = (int32_t)((int64_t)k * n / tries), moved = 0, sum;
-        while ((sum = cover(net, w, a, first, moved)) > moved && sum <= n * most) moved = sum;
+        while ((sum = cover(net, w, a, first, moved)) > moved && sum <= limit) moved = sum;
         if (sum < 0 || sum > moved) continue;
         for (int32_t row = 0; row < net->rows; row++) {
             net->row[row].count[a] -= w->moved[row];

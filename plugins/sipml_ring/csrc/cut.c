@@ -61,6 +61,24 @@ static int cuts_hold(const net_t *net, const int32_t *sent, const int32_t *recei
     return 1;
 }
 
+/* Every circuit of h segments clockwise takes h of one direction's or n - h of the other's. With prices of n - p and p
+ * for a segment, no choice is cheaper than the lesser; all of them cost at most what all segments do. */
+static int prices_hold(const net_t *net, const int32_t *need, int64_t *units)
+{
+    int32_t n = net->n;
+    const int32_t *w = net->ring->wavelengths;
+    for (int32_t k = 0; k < net->rows; k++) {
+        const row_t *r = &net->row[k];
+        if (r->hops[CW] > 0 && r->hops[CCW] > 0) units[r->hops[CW]] += need[k];
+    }
+    for (int64_t p = 1; p < n; p++) {
+        int64_t cost = 0;
+        for (int64_t h = 1; h < n; h++) cost += units[h] * ((n - p) * h < p * (n - h) ? (n - p) * h : p * (n - h));
+        if (cost > n * ((n - p) * w[CW] + p * w[CCW])) return 0;
+    }
+    return 1;
+}
+
 int net_may_fit(const net_t *net, const int32_t *need)
 {
     size_t n = (size_t)net->n, cells = net->flexible > 0 ? n * n : 0;
@@ -73,6 +91,10 @@ int net_may_fit(const net_t *net, const int32_t *need)
     if (fits && cells > 0) {
         reaching(net, need, sent, sent + cells);
         fits = cuts_hold(net, sent, sent + cells, fixed);
+        if (fits) {
+            int64_t units[MOST_NODES] = {0};
+            fits = prices_hold(net, need, units);
+        }
     }
     free(memory);
     return fits;
