@@ -60,6 +60,7 @@ static int merge(net_t *net, const sipring_demand *demand, const sipring_circuit
             if (!(demand->demand[p] > 0) || demand->demand[p] - demand->demand[p] != 0) return SIPRING_EPAIRS;
             r->demand = demand->demand[p];
             r->waited = demand->waited ? demand->waited[p] : 0;
+            if (r->waited < 0) return SIPRING_EPAIRS;
             net->flexible += r->hops[CW] > 0 && r->hops[CCW] > 0;
             r->served = 1;
             r->asked = (int32_t)p++;

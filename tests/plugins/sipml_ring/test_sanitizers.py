@@ -15,6 +15,7 @@ TESTS = Path(__file__).parent / "c"
         pytest.param("test_ring", [], id="continuous"),
         pytest.param("test_ring", ["converted"], id="converted"),
         pytest.param("test_refusals", [], id="refusals"),
+        pytest.param("fuzz_ring", [], id="fuzz"),
     ],
 )
 def test_ring_under_sanitizers(run_sanitized, name, arguments):
