@@ -12,11 +12,10 @@ from typing import Any
 
 import attrs
 
-from sipml_core.config import read_experiment, read_tables
-from sipml_core.engine.simulate import simulate
-from sipml_core.overrides import apply_overrides
-from sipml_core.plugins import Registry, load
-from sipml_core.prepare import Workbench
+from sipml_core.cases import Compiler
+from sipml_core.engine import simulate
+from sipml_core.experiment import apply_overrides, read_experiment, read_tables
+from sipml_core.plugin import Registry, load
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -54,11 +53,11 @@ def predict(registry: Registry, label: str, *overrides: str, collective: str | N
     tables["workload"] = [table for table in tables["workload"] if table["label"] == label]
     experiment = read_experiment(tables, registry)
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
-    strategy = job.strategy(interconnect.cluster.gpus)
-    forms = Workbench(experiment=experiment).prepare(job, interconnect, strategy)
+    plan = job.plan(interconnect.cluster.gpus)
+    forms = Compiler(experiment=experiment).prepare(job, interconnect, plan)
     runs = [
         Prediction(
-            rate=strategy.global_batch * 1e6 / simulate(form.tasks, form.network).total_us,
+            rate=plan.global_batch * 1e6 / simulate(form.tasks, form.network).total_us,
             collective=form.all_reduce,
         )
         for form in forms

@@ -15,10 +15,8 @@ import time
 
 import numpy as np
 
-from sipml_core.engine.simulate import simulate
-from sipml_core.model.fabric import NO_LINK, Fabric, Routes
-from sipml_core.model.network import Network
-from sipml_core.model.taskgraph import TaskGraph
+from sipml_core.engine import simulate
+from sipml_core.model import NO_LINK, Fabric, Network, Routes, TaskGraph
 
 GPUS = 1024
 GBPS = 100.0

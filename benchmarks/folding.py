@@ -8,11 +8,10 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sipml_core.config import Interconnect, Job, read_experiment
-from sipml_core.model.strategy import Strategy
-from sipml_core.plugins import load
-from sipml_core.prepare import Workbench
-from sipml_core.runner import Clock, simulate_case
+from sipml_core.cases import Clock, Compiler, simulate_case
+from sipml_core.experiment import Interconnect, Job, read_experiment
+from sipml_core.model import Plan
+from sipml_core.plugin import load
 
 TOPOLOGIES = [
     {"name": "elect-flat"},
@@ -35,17 +34,19 @@ def tables(fold: str) -> dict[str, Any]:
 
 
 def timed(
-    bench: Workbench, job: Job, interconnect: Interconnect, strategy: Strategy
+    compiler: Compiler, job: Job, interconnect: Interconnect, plan: Plan
 ) -> tuple[float, float, float, str]:
     """Seconds to lower and to simulate all forms; the fastest iteration [us]; groups of the first form."""
     started = time.perf_counter()
-    forms = bench.prepare(job, interconnect, strategy)
+    forms = compiler.prepare(job, interconnect, plan)
     lowered = time.perf_counter()
-    results = [simulate_case(bench.experiment, form, Clock(limit_s=None), lambda *_: None) for form in forms]
+    results = [
+        simulate_case(compiler.experiment, form, Clock(limit_s=None), lambda *_: None) for form in forms
+    ]
     simulated = time.perf_counter()
-    groups = strategy.dp // forms[0].repeats
+    groups = plan.dp // forms[0].repeats
     best = min(result.iteration_us for result in results)
-    return lowered - started, simulated - lowered, best, f"{groups} of {strategy.dp}"
+    return lowered - started, simulated - lowered, best, f"{groups} of {plan.dp}"
 
 
 def main() -> None:
@@ -55,12 +56,12 @@ def main() -> None:
     iterations: dict[str, float] = {}
     for fold in ("never", "require"):
         experiment = read_experiment(tables(fold), registry)
-        bench = Workbench(experiment=experiment)
+        compiler = Compiler(experiment=experiment)
         job = experiment.jobs[0]
-        strategy = job.strategy(1024)
+        plan = job.plan(1024)
         for interconnect in experiment.interconnects:
-            bench.balanced(job, interconnect, strategy)
-            lower_s, simulate_s, iteration_us, groups = timed(bench, job, interconnect, strategy)
+            compiler.balanced(job, interconnect, plan)
+            lower_s, simulate_s, iteration_us, groups = timed(compiler, job, interconnect, plan)
             label = interconnect.label
             print(f"{label:30} {groups:>10} {lower_s:8.3f} {simulate_s:10.3f} {iteration_us:16.6f}")
             error = abs(iteration_us / iterations.setdefault(label, iteration_us) - 1)

@@ -10,8 +10,8 @@ from functools import cache
 import attrs
 
 from sipml_core.gpus import A100, V100, op_times_us
-from sipml_core.interfaces import GpuModel, Workload
-from sipml_core.model.opgraph import Phase
+from sipml_core.model import Phase
+from sipml_core.plugin import GpuModel, Workload
 from sipml_core.workloads import Gpt, ResNet50
 
 #: One batch of one image, V100 FP32 inference in eager PyTorch (NVIDIA DeepLearningExamples,

@@ -21,8 +21,8 @@ import attrs
 import numpy as np
 from sipml_ocs import OcsPlan, plan
 
-from sipml_core.circuits.bounds import port_bound
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
+from sipml_core.scheduling import port_bound
 
 LINK_GBPS = 100.0
 HEADINGS = "| shape | N | Q | pairs | plan | again | drift | of bound | circuits | unserved | stay |"

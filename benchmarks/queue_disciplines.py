@@ -7,9 +7,9 @@
 
 from __future__ import annotations
 
-from sipml_core.config import read_experiment
-from sipml_core.plugins import load
-from sipml_core.runner import run_experiment
+from sipml_core.cases import run_experiment
+from sipml_core.experiment import read_experiment
+from sipml_core.plugin import load
 
 TOPOLOGIES = ("elect-flat", "elect-cluster", "sip-ocs", "sip-ring")
 

@@ -27,7 +27,7 @@ import attrs
 import numpy as np
 from sipml_ring import RingPlan, plan
 
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 
 HEADINGS = "| shape | scheduler | N | pairs | plan | again | drift | of bound | total | stay |"
 
@@ -167,7 +167,7 @@ def measure(shape: str, algorithm: str, gpus: int, wavelengths: int, rule: str) 
         "drift": drift_ms,
         "of bound": first.minimum_ratio / first.bound_ratio,
         "total": first.total_gbps / 1e3,
-        "stay": later.carried_gbps.sum() / later.gbps.sum(),
+        "stay": later.kept_gbps.sum() / later.gbps.sum(),
     }
 
 

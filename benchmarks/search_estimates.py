@@ -13,11 +13,9 @@ from __future__ import annotations
 import statistics
 import sys
 
-from sipml_core.config import read_experiment
-from sipml_core.plugins import load
-from sipml_core.search.cache import AnswerCache
-from sipml_core.search.result import SearchRow
-from sipml_core.search.search import search
+from sipml_core.experiment import read_experiment
+from sipml_core.plugin import load
+from sipml_core.search import AnswerCache, SearchRow, search
 
 TOPOLOGIES = ("elect-flat", "elect-cluster", "sip-ocs", "sip-ring")
 BATCHES = {"resnet50": [256, 1024], "transformer": [64, 256]}

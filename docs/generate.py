@@ -16,18 +16,26 @@ from typing import Any
 
 import attrs
 
-from sipml_core import hookspecs
-from sipml_core.config import EngineTable, GpuTable, SearchTable, StrategyTable
-from sipml_core.interfaces import GpuModel, Offer, Placer, Scheduler, Topology, Workload
-from sipml_core.model.cluster import Cluster
-from sipml_core.plugins import Registry, load
-from sipml_core.report.offers import default_batch, option_rows
+from sipml_core.experiment import EngineTable, GpuTable, SearchTable, StrategyTable
+from sipml_core.model import Cluster
+from sipml_core.plugin import (
+    Component,
+    GpuModel,
+    Placer,
+    Registry,
+    Scheduler,
+    Topology,
+    Workload,
+    hookspecs,
+    load,
+)
+from sipml_core.report import default_batch, option_rows
 
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 
 #: Hook -> what it returns, and a plugin that implements it.
-HOOKS: dict[str, tuple[type[Offer] | None, str]] = {
+HOOKS: dict[str, tuple[type[Component] | None, str]] = {
     "sipml_workloads": (Workload, "docs/plugins/examples/sipml_workloads.py"),
     "sipml_gpu_models": (GpuModel, "examples/third_party_gpu/sipml_spec_sheet.py"),
     "sipml_placers": (Placer, "docs/plugins/examples/sipml_placers.py"),
@@ -128,7 +136,7 @@ def hook_page(hook: str) -> str:
     return "\n\n".join(parts) + "\n"
 
 
-def _class_parts(base: type[Offer]) -> Iterator[str]:
+def _class_parts(base: type[Component]) -> Iterator[str]:
     yield f"## What it returns: subclasses of `{base.__name__}`"
     yield inspect.cleandoc(base.__doc__ or "")
     yield "| attribute | |\n|---|---|\n" + "\n".join(
@@ -144,7 +152,7 @@ def _class_parts(base: type[Offer]) -> Iterator[str]:
         yield f"Its laws: subclass `sipml_core.testing.{SUITES[base]}Conformance` in a test file."
 
 
-def _attributes(base: type[Offer]) -> dict[str, str]:
+def _attributes(base: type[Component]) -> dict[str, str]:
     """Class attributes of an interface with the `#:` comment above each."""
     texts = {
         "name": "what experiments call it",
@@ -196,12 +204,12 @@ def configuration_page(registry: Registry) -> str:
 
 def _offers(registry: Registry, role: str) -> Iterator[str]:
     for name in registry.names(role):
-        offer = registry.find(role, name)
-        batch = default_batch(offer)
-        yield f"### {role} `{name}`\n\n{offer.summary}" + (
+        component = registry.find(role, name)
+        batch = default_batch(component)
+        yield f"### {role} `{name}`\n\n{component.summary}" + (
             f"\n\n{batch[0].upper()}{batch[1:]}." if batch else ""
         )
-        yield _options_table(offer.Options)
+        yield _options_table(component.Options)
 
 
 def _options_table(model: type[Any]) -> str:

@@ -1,5 +1,5 @@
 """``python -m sipml_core``"""
 
-from sipml_core.cli import main
+from sipml_core.cli.main import main
 
 main(prog_name="python -m sipml_core")

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable
 
 from sipml_core.gpus import GPU_MODELS
-from sipml_core.hookspecs import hookimpl
-from sipml_core.interfaces import GpuModel, Placer, Workload
-from sipml_core.parallel.placers import PLACERS
+from sipml_core.placement import PLACERS
+from sipml_core.plugin import GpuModel, Placer, Workload, hookimpl
 from sipml_core.workloads import WORKLOADS
 
 

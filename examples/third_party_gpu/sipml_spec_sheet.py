@@ -2,11 +2,8 @@
 
 import attrs
 
-from sipml_core.checks import between, positive
-from sipml_core.hookspecs import hookimpl
-from sipml_core.interfaces import GpuModel
-from sipml_core.options import option
-from sipml_core.units import parse_bytes
+from sipml_core.fields import between, option, parse_bytes, positive
+from sipml_core.plugin import GpuModel, hookimpl
 
 SIPML_API = 1
 

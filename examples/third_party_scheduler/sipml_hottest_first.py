@@ -5,9 +5,8 @@ import heapq
 import numpy as np
 
 from sipml_core.errors import ConfigError
-from sipml_core.hookspecs import hookimpl
-from sipml_core.interfaces import Scheduler
-from sipml_core.model.circuits import CircuitControl, CircuitPlan
+from sipml_core.model import CircuitControl, CircuitPlan
+from sipml_core.plugin import Scheduler, hookimpl
 
 SIPML_API = 1
 
@@ -37,7 +36,7 @@ class HottestFirst(Scheduler):
             src=src,
             dst=dst,
             gbps=gbps,
-            carried_gbps=np.minimum(gbps, before),
+            kept_gbps=np.minimum(gbps, before),
             dark_us=np.full(len(src), control.reconfiguration_us),
         )
 

@@ -6,14 +6,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import at_least, positive
 from sipml_core.errors import ConfigError
-from sipml_core.hookspecs import hookimpl
-from sipml_core.interfaces import Topology
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.fabric import NO_LINK, Fabric, PairArray, Routes
-from sipml_core.options import option
-from sipml_core.units import format_gbps, parse_gbps, parse_us
+from sipml_core.fields import at_least, format_gbps, option, parse_gbps, parse_us, positive
+from sipml_core.model import NO_LINK, Cluster, Fabric, PairArray, Routes
+from sipml_core.plugin import Topology, hookimpl
 
 #: Uplink of one server in the paper's evaluation (SiP-ML, section 4.2). [Gbps]
 PAPER_UPLINK_GBPS = 400.0

@@ -5,13 +5,9 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from sipml_core.checks import at_least, one_of
-from sipml_core.hookspecs import hookimpl
-from sipml_core.interfaces import Topology
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.fabric import Fabric, PairArray, Routes
-from sipml_core.options import option
-from sipml_core.units import parse_us
+from sipml_core.fields import at_least, one_of, option, parse_us
+from sipml_core.model import Cluster, Fabric, PairArray, Routes
+from sipml_core.plugin import Topology, hookimpl
 
 
 class ElectFlat(Topology):

@@ -6,13 +6,10 @@ from pathlib import Path
 
 import attrs
 
-from sipml_core.checks import one_of
 from sipml_core.errors import ConfigError
-from sipml_core.hookspecs import hookimpl
-from sipml_core.interfaces import Topology
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.fabric import Fabric
-from sipml_core.options import option
+from sipml_core.fields import one_of, option
+from sipml_core.model import Cluster, Fabric
+from sipml_core.plugin import Topology, hookimpl
 from sipml_graph.edgelist import read_graph
 
 

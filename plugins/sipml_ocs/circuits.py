@@ -9,11 +9,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import int32_matrix, int32_vector, positive
-from sipml_core.circuits.bounds import port_bound
 from sipml_core.errors import ConfigError, PluginError
-from sipml_core.model.circuits import CircuitControl, CircuitPlan
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.fields import int32_matrix, int32_vector, positive
+from sipml_core.model import CircuitControl, CircuitPlan, TrafficMatrix
+from sipml_core.scheduling import port_bound
 from sipml_ocs.kernel import DARK
 
 

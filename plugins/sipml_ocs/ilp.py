@@ -13,9 +13,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.circuits.programme import Entries, Solution, maximise
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
+from sipml_core.scheduling.programme import Entries, Solution, maximise
 from sipml_ocs.kernel import Problem
 
 

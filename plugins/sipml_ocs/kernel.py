@@ -8,7 +8,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 from sipml_ocs._ocs import ffi, lib
 
 #: A port of a port map that is connected to nothing (`OCS_DARK` in ocs.h).

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 from sipml_ocs.circuits import OcsPlan
 from sipml_ocs.kernel import DARK, Problem
 
@@ -88,7 +88,7 @@ def plan(
         src=src,
         dst=dst,
         gbps=gbps,
-        carried_gbps=np.where(changed, kept * link_gbps, gbps),
+        kept_gbps=np.where(changed, kept * link_gbps, gbps),
         dark_us=np.where(changed, reconfiguration_us, 0.0),
         traffic=traffic,
         link_gbps=link_gbps,

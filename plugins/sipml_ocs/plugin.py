@@ -5,16 +5,10 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from sipml_core.checks import at_least, between, one_of, positive
 from sipml_core.errors import ConfigError
-from sipml_core.hookspecs import hookimpl
-from sipml_core.interfaces import Scheduler, Topology
-from sipml_core.model.circuits import CircuitControl, CircuitPlan
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.fabric import Fabric, PairArray, Routes
-from sipml_core.model.traffic import TrafficMatrix
-from sipml_core.options import option
-from sipml_core.units import format_us, parse_us
+from sipml_core.fields import at_least, between, format_us, one_of, option, parse_us, positive
+from sipml_core.model import CircuitControl, CircuitPlan, Cluster, Fabric, PairArray, Routes, TrafficMatrix
+from sipml_core.plugin import Scheduler, Topology, hookimpl
 from sipml_ocs.circuits import OcsCircuits, OcsPlan, switches_of
 from sipml_ocs.ocs_planning import plan
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 from sipml_ring import kernel
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.lightpaths import Lightpaths
@@ -41,7 +41,7 @@ def assemble(
         src=circuits.src,
         dst=circuits.dst,
         gbps=total * control.circuit_gbps,
-        carried_gbps=planned.kept * control.circuit_gbps,
+        kept_gbps=planned.kept * control.circuit_gbps,
         dark_us=dark_us,
         control=control,
         traffic=traffic,

@@ -60,7 +60,7 @@ def _program(
     Columns: t, and the clockwise share y of each pair (the rest, t demand - y, goes the other way). Rows:
     segments clockwise, counter-clockwise, then y <= t demand. `fixed`: load per t. [2 gpus]
     """
-    from sipml_core.circuits.programme import maximise  # HiGHS takes long to import
+    from sipml_core.scheduling.programme import maximise  # HiGHS takes long to import
 
     pairs, gpus, scale = len(src), control.gpus, float(demand.max())
     demand, fixed = demand / scale, fixed / scale

@@ -9,9 +9,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import at_least, between, one_of
 from sipml_core.errors import ConfigError
-from sipml_core.model.circuits import CircuitControl
+from sipml_core.fields import at_least, between, one_of
+from sipml_core.model import CircuitControl
 from sipml_ring.lightpaths import MAX_WAVELENGTHS
 from sipml_ring.retuning import Retuning
 

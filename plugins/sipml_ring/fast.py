@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 from sipml_ring import kernel
 from sipml_ring.assembling import assemble, circuits_of, waits
 from sipml_ring.circuits import RingCircuits

@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.lightpaths import Lightpaths
 from sipml_ring.ring_plan import RingPlan
@@ -167,7 +167,7 @@ def turned_round(plan: RingPlan, control: RingCircuits, traffic: TrafficMatrix) 
         src=flat(turns.src()),
         dst=flat(turns.dst()),
         gbps=flat(turns.each(plan.gbps)),
-        carried_gbps=flat(turns.each(plan.carried_gbps)),
+        kept_gbps=flat(turns.each(plan.kept_gbps)),
         dark_us=flat(turns.each(plan.dark_us)),
         control=control,
         traffic=traffic,

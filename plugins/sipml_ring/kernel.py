@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 from sipml_ring._ring import ffi, lib
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.lightpaths import Lightpaths

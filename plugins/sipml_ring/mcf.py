@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.circuits.programme import Entries, maximise
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
+from sipml_core.scheduling.programme import Entries, maximise
 from sipml_ring import kernel
 from sipml_ring.assembling import assemble, circuits_of, waits
 from sipml_ring.circuits import RingCircuits

@@ -6,13 +6,10 @@ from typing import Any
 
 import attrs
 
-from sipml_core.checks import positive
 from sipml_core.errors import ConfigError
-from sipml_core.hookspecs import hookimpl
-from sipml_core.interfaces import Scheduler, Topology
-from sipml_core.model.circuits import CircuitControl, CircuitPlan
-from sipml_core.model.traffic import TrafficMatrix
-from sipml_core.options import option
+from sipml_core.fields import option, positive
+from sipml_core.model import CircuitControl, CircuitPlan, TrafficMatrix
+from sipml_core.plugin import Scheduler, Topology, hookimpl
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.ring_plan import RingPlan
 from sipml_ring.ring_planning import plan_with

@@ -9,8 +9,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import at_least, positive
 from sipml_core.errors import ConfigError
+from sipml_core.fields import at_least, positive
 from sipml_ring.lightpaths import Lightpaths
 
 #: One number for the place and line of a micro-ring. [circuits]

@@ -10,9 +10,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import float64_vector, int32_matrix, int32_vector
-from sipml_core.model.circuits import CircuitPlan
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.fields import float64_vector, int32_matrix, int32_vector
+from sipml_core.model import CircuitPlan, TrafficMatrix
 from sipml_ring import kernel
 from sipml_ring.bound import lp_bound
 from sipml_ring.circuits import RingCircuits
@@ -103,9 +102,9 @@ class RingPlan(CircuitPlan):
 
     def settled(self) -> RingPlan:
         """Return the same plan with everything tuned: nothing dark."""
-        if self.carried_gbps is self.gbps:
+        if self.kept_gbps is self.gbps:
             return self
-        return attrs.evolve(self, carried_gbps=self.gbps, dark_us=np.zeros(len(self.src)))
+        return attrs.evolve(self, kept_gbps=self.gbps, dark_us=np.zeros(len(self.src)))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield one record per pair; wavelengths of a direction as a list of indices."""
@@ -117,7 +116,7 @@ class RingPlan(CircuitPlan):
                 "demand": float(self.demand[k]),
                 "clockwise": [index for direction, index in mine if direction == 0],
                 "counterclockwise": [index for direction, index in mine if direction == 1],
-                "carried_gbps": float(self.carried_gbps[k]),
+                "kept_gbps": float(self.kept_gbps[k]),
                 "dark_us": float(self.dark_us[k]),
             }
 

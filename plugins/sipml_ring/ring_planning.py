@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import TrafficMatrix
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.fast import ring_fast
 from sipml_ring.ring_plan import RingPlan

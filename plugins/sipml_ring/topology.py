@@ -7,13 +7,10 @@ import math
 import attrs
 import numpy as np
 
-from sipml_core.checks import at_least, one_of, positive
 from sipml_core.errors import ConfigError
-from sipml_core.interfaces import Topology
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.fabric import NO_LINK, Fabric, PairArray, Routes
-from sipml_core.options import option
-from sipml_core.units import format_us, parse_gbps, parse_us
+from sipml_core.fields import at_least, format_us, one_of, option, parse_gbps, parse_us, positive
+from sipml_core.model import NO_LINK, Cluster, Fabric, PairArray, Routes
+from sipml_core.plugin import Topology
 from sipml_ring.circuits import MAX_WAVELENGTHS, RingCircuits
 from sipml_ring.retuning import Retuning
 

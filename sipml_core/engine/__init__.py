@@ -1,1 +1,11 @@
-"""Runs a task graph on a network: in C, and in plain Python as the reference."""
+"""From tasks and a network to a timeline: the event simulation, in C and as a Python reference.
+
+In: a `TaskGraph`, a `Network`, a driver of circuits. Out: a `Timeline`.
+Imports only `model`, `fields` and `errors`.
+"""
+
+from sipml_core.engine.bounds import lower_bound_us
+from sipml_core.engine.session import SAME_TIME
+from sipml_core.engine.simulation import CircuitSettings, simulate
+
+__all__ = ["SAME_TIME", "CircuitSettings", "lower_bound_us", "simulate"]

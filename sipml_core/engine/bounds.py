@@ -8,10 +8,8 @@ from numpy.typing import NDArray
 
 from sipml_core.engine.kernel import critical_path_us
 from sipml_core.engine.session import check_match
-from sipml_core.model.network import Network
-from sipml_core.model.taskgraph import BARRIER, TaskGraph
-from sipml_core.model.timeline import Timeline
-from sipml_core.units import BYTES_PER_US_PER_GBPS
+from sipml_core.fields import BYTES_PER_US_PER_GBPS
+from sipml_core.model import BARRIER, Network, TaskGraph, Timeline
 
 
 @attrs.frozen(kw_only=True)

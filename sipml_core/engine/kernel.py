@@ -10,9 +10,7 @@ from numpy.typing import NDArray
 
 from sipml_core.engine.session import ActiveTransfers, State, check_capacity, check_match
 from sipml_core.errors import SipmlError, StalledError
-from sipml_core.model.network import Network
-from sipml_core.model.taskgraph import TaskGraph
-from sipml_core.model.timeline import Timeline
+from sipml_core.model import Network, TaskGraph, Timeline
 
 _why_missing = ""
 try:

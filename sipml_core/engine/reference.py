@@ -15,11 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.engine.session import SAME_TIME, ActiveTransfers, State, check_capacity, check_match
-from sipml_core.model.fabric import NO_LINK
-from sipml_core.model.network import Network
-from sipml_core.model.taskgraph import BARRIER, TaskGraph
-from sipml_core.model.timeline import Timeline
-from sipml_core.units import BYTES_PER_US_PER_GBPS
+from sipml_core.fields import BYTES_PER_US_PER_GBPS
+from sipml_core.model import BARRIER, NO_LINK, Network, TaskGraph, Timeline
 
 #: A new rate this close to the old one, relatively, changes nothing.
 _UNCHANGED = 1e-12

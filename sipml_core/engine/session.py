@@ -11,10 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
-from sipml_core.model.fabric import NO_LINK
-from sipml_core.model.network import Network
-from sipml_core.model.taskgraph import TaskGraph
-from sipml_core.model.timeline import Timeline
+from sipml_core.model import NO_LINK, Network, TaskGraph, Timeline
 
 #: Events within this of the earliest, relatively, happen together.
 SAME_TIME = 1e-12

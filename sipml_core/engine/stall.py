@@ -6,8 +6,7 @@ import numpy as np
 
 from sipml_core.engine.session import Session
 from sipml_core.errors import StalledError
-from sipml_core.model.fabric import NO_LINK
-from sipml_core.model.network import Network
+from sipml_core.model import NO_LINK, Network
 
 #: Blocked tasks that a message names.
 _NAMED = 5

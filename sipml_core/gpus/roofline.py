@@ -17,12 +17,10 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-from sipml_core.checks import at_least, positive
 from sipml_core.errors import ConfigError
-from sipml_core.interfaces import GpuModel
-from sipml_core.model.opwork import OpWork
-from sipml_core.options import option
-from sipml_core.units import parse_bytes
+from sipml_core.fields import at_least, option, parse_bytes, positive
+from sipml_core.model import OpWork
+from sipml_core.plugin import GpuModel
 
 #: Kinds whose FLOPs run on the matrix units; all others run on the FP32 lanes.
 MATRIX_KINDS = frozenset({"conv", "matmul", "attention"})

@@ -7,9 +7,8 @@ from collections.abc import Iterable
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.interfaces import GpuModel
-from sipml_core.model.opgraph import OpGraph, Phase
-from sipml_core.model.opwork import op_work
+from sipml_core.model import OpGraph, Phase, op_work
+from sipml_core.plugin import GpuModel
 
 
 def op_times_us(

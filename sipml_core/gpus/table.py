@@ -9,14 +9,10 @@ from typing import Any
 import attrs
 import numpy as np
 
-from sipml_core.checks import positive
-from sipml_core.csvtable import read_table
 from sipml_core.errors import ConfigError, nearest
-from sipml_core.interfaces import GpuModel
-from sipml_core.model.opgraph import Phase
-from sipml_core.model.opwork import OpWork
-from sipml_core.options import option
-from sipml_core.units import parse_bytes
+from sipml_core.fields import option, parse_bytes, positive, read_table
+from sipml_core.model import OpWork, Phase
+from sipml_core.plugin import GpuModel
 
 
 class TableGpu(GpuModel):

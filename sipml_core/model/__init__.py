@@ -1,1 +1,58 @@
-"""The nouns every other room speaks of: frozen attrs classes over numpy arrays, free of I/O."""
+"""The nouns of the field: graphs, clusters, plans, fabrics, traffic, circuits, tasks, timelines, results.
+
+In: arrays and numbers. Out: frozen values that check themselves; nothing here reads or writes files.
+Imports only `fields` and `errors`.
+"""
+
+from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
+from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows
+from sipml_core.model.cluster import Cluster
+from sipml_core.model.fabric import Fabric
+from sipml_core.model.network import Network, check_routes
+from sipml_core.model.opgraph import Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
+from sipml_core.model.opwork import OpWork, op_work
+from sipml_core.model.plan import Execution, Plan
+from sipml_core.model.precisions import PRECISIONS, Precision, precision
+from sipml_core.model.results import CaseResult, Result
+from sipml_core.model.routes import NO_LINK, PairArray, Routes
+from sipml_core.model.taskgraph import BARRIER, TaskGraph
+from sipml_core.model.timeline import Timeline
+from sipml_core.model.traffic import TrafficMatrix
+
+__all__ = [
+    "BARRIER",
+    "MAX_RANK",
+    "NO_LINK",
+    "PRECISIONS",
+    "Axis",
+    "BalancedGraph",
+    "CaseResult",
+    "CircuitControl",
+    "CircuitPlan",
+    "Cluster",
+    "Execution",
+    "Fabric",
+    "Network",
+    "Op",
+    "OpGraph",
+    "OpWork",
+    "Operand",
+    "PairArray",
+    "Phase",
+    "Placement",
+    "PlacementLimits",
+    "Plan",
+    "Precision",
+    "Result",
+    "Role",
+    "Routes",
+    "Split",
+    "TaskGraph",
+    "Tensor",
+    "Timeline",
+    "TrafficMatrix",
+    "at_rows",
+    "check_routes",
+    "op_work",
+    "precision",
+]

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import bool_vector, float64_vector, int32_matrix, int32_vector
+from sipml_core.fields import bool_vector, float64_vector, int32_matrix, int32_vector
 from sipml_core.model.opgraph import OpGraph
 
 #: Tensor axes that a region box can have.

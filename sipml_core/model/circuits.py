@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import at_least, float64_vector, int32_vector, positive
+from sipml_core.fields import at_least, float64_vector, int32_vector, positive
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -63,7 +63,7 @@ class CircuitPlan:
     #: Capacity once everything has settled. [pairs] [Gbps]
     gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Capacity of the circuits this plan leaves alone: what carries while the rest is dark. [pairs] [Gbps]
-    carried_gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    kept_gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: How long each pair's changed circuits are dark. [pairs] [us]
     dark_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
 

@@ -6,10 +6,8 @@ from collections.abc import Mapping
 
 import attrs
 
-from sipml_core.checks import between, positive
 from sipml_core.errors import ConfigError
-from sipml_core.options import option
-from sipml_core.units import parse_gbps, parse_us
+from sipml_core.fields import between, option, parse_gbps, parse_us, positive
 
 #: GPUs are numbered in 32-bit integers in the C kernels, pairs in 64-bit ones.
 MAX_GPUS = 65536

@@ -10,27 +10,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import float64_vector, int32_vector, int64_matrix
 from sipml_core.errors import ConfigError
+from sipml_core.fields import float64_vector, int32_vector
 from sipml_core.model.circuits import CircuitControl
-
-#: Links on one route, at most.
-MAX_HOPS = 8
-
-#: No link in this column of a route table.
-NO_LINK = -1
-
-PairArray = NDArray[np.int32]
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Routes:
-    """What pairs cross on their way. Row i belongs to the i-th pair asked for."""
-
-    #: Link ids, padded with NO_LINK; a row of only NO_LINK means the pair cannot talk. [pairs, <= MAX_HOPS]
-    links: NDArray[np.int64] = attrs.field(converter=int64_matrix)
-    #: [pairs] [us]
-    latency_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
+from sipml_core.model.routes import PairArray, Routes
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -121,12 +104,17 @@ class Fabric:
         ConfigError
             No GPU, GPUs misnumbered, an edge without a positive capacity, a disconnected graph.
         InfeasibleError
-            When routes are asked for: a pair's shortest path has more than MAX_HOPS links.
+            When routes are asked for: a pair's shortest path has more than MAX_ROUTE_LINKS links.
         """
-        from sipml_core.model.graph_fabric import fabric_from_graph
+        from sipml_core.model.graphroutes import graph_links
 
-        return fabric_from_graph(
-            graph, routing=routing, gpus_forward=gpus_forward, port_gbps=port_gbps, **properties
+        found = graph_links(graph, routing=routing, gpus_forward=gpus_forward, port_gbps=port_gbps)
+        return cls(
+            gpus=found.gpus,
+            link_gbps=found.gbps,
+            link_names=found.names,
+            route=found.route,
+            **properties,
         )
 
     @cached_property

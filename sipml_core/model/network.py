@@ -6,9 +6,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import float64_vector, int32_matrix, int32_vector, int64_vector
 from sipml_core.errors import InfeasibleError
-from sipml_core.model.fabric import MAX_HOPS, NO_LINK, Fabric, Routes
+from sipml_core.fields import float64_vector, int32_matrix, int32_vector, int64_vector
+from sipml_core.model.fabric import Fabric
+from sipml_core.model.routes import MAX_ROUTE_LINKS, NO_LINK, Routes
 from sipml_core.model.taskgraph import TaskGraph
 
 
@@ -72,9 +73,10 @@ class Network:
 def check_routes(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32], routes: Routes) -> None:
     """Refuse routes that are missing, too long, or cross links the fabric does not have."""
     rows, width = routes.links.shape
-    if rows != len(src) or len(routes.latency_us) != len(src) or width > MAX_HOPS:
+    if rows != len(src) or len(routes.latency_us) != len(src) or width > MAX_ROUTE_LINKS:
         raise InfeasibleError(
-            f"the topology must return one route of at most {MAX_HOPS} links for each of {len(src)} pairs, "
+            "the topology must return one route of at most "
+            f"{MAX_ROUTE_LINKS} links for each of {len(src)} pairs, "
             f"got shape {routes.links.shape} and {len(routes.latency_us)} latencies"
         )
     missing = (routes.links == NO_LINK).all(axis=1)

@@ -15,8 +15,8 @@ from functools import cached_property
 
 import attrs
 
-from sipml_core.checks import at_least
 from sipml_core.errors import ConfigError
+from sipml_core.fields import at_least
 
 
 class Role(StrEnum):

@@ -7,9 +7,9 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from sipml_core.checks import at_least
+from sipml_core.fields import at_least
 from sipml_core.model.opgraph import Op, Operand, OpGraph, Phase, Role, Split
-from sipml_core.model.precision import precision
+from sipml_core.model.precisions import precision
 
 
 @attrs.frozen(kw_only=True)

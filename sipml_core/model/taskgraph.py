@@ -6,8 +6,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import float64_vector, int32_vector, int64_vector
 from sipml_core.errors import SipmlError
+from sipml_core.fields import float64_vector, int32_vector, int64_vector
 
 #: `gpu` of a node that occupies no GPU and takes no time: it fires when its predecessors have.
 BARRIER = -1

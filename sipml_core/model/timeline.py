@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import float64_matrix, float64_vector
+from sipml_core.fields import float64_matrix, float64_vector
 
 
 @attrs.frozen(kw_only=True, eq=False)

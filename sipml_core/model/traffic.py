@@ -8,8 +8,8 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sipml_core.checks import float64_vector, int32_vector
 from sipml_core.errors import ConfigError
+from sipml_core.fields import float64_vector, int32_vector
 
 
 @attrs.frozen(kw_only=True, eq=False)

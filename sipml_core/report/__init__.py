@@ -1,1 +1,43 @@
-"""What a person looks at: tables, files, figures."""
+"""What people and programs read: tables, CSV, JSON, figures.
+
+In: results. Out: text on a console, files in a folder.
+Imports everything but `cli`.
+"""
+
+from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
+from sipml_core.report.components import default_batch, offer_page, offers_table, option_rows, trace_lines
+from sipml_core.report.explain import strategy_tables, winner_tables
+from sipml_core.report.plots import can_draw, new_figure
+from sipml_core.report.progressbar import progress_bar
+from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
+from sipml_core.report.resultfiles import prepare_folder, write_result
+from sipml_core.report.searchreport import search_footnotes, search_tables, winners_table, write_search
+from sipml_core.report.tables import footnotes, result_tables
+
+__all__ = [
+    "can_draw",
+    "default_batch",
+    "finding_tables",
+    "footnotes",
+    "new_figure",
+    "offer_page",
+    "offers_table",
+    "option_rows",
+    "plan_summary",
+    "plan_table",
+    "prepare_folder",
+    "progress_bar",
+    "reproduction_footnotes",
+    "result_tables",
+    "search_footnotes",
+    "search_tables",
+    "strategy_tables",
+    "summary_lines",
+    "trace_lines",
+    "winner_tables",
+    "winners_table",
+    "write_finding",
+    "write_plan",
+    "write_result",
+    "write_search",
+]

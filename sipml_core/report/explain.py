@@ -9,15 +9,13 @@ from typing import Any
 
 from rich.table import Table
 
-from sipml_core.config import Experiment, Job
+from sipml_core.cases import Compiler
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.model.results import CaseResult
-from sipml_core.model.strategy import Strategy
-from sipml_core.parallel.layout import Layout
-from sipml_core.parallel.splits import explain
-from sipml_core.prepare import Workbench
-from sipml_core.search.result import SearchResult
-from sipml_core.units import format_us
+from sipml_core.experiment import Experiment, Job
+from sipml_core.fields import format_us
+from sipml_core.model import CaseResult, Plan
+from sipml_core.partition import Layout, explain
+from sipml_core.search import SearchResult
 
 _CHOSEN = ("ops", "like it", "cut along", "as", "parts")
 _COSTS = ("compute", "traffic", "sync", "next best", "would add")
@@ -42,16 +40,16 @@ def strategy_tables(experiment: Experiment) -> Iterable[Table]:
         for interconnect in experiment.interconnects:
             if interconnect.cluster not in shown:
                 shown.add(interconnect.cluster)
-                strategy = job.strategy(interconnect.cluster.gpus)
-                yield layout_table(experiment, job, interconnect.label, strategy)
+                plan = job.plan(interconnect.cluster.gpus)
+                yield layout_table(experiment, job, interconnect.label, plan)
 
 
 def winner_tables(experiment: Experiment, result: SearchResult) -> Iterable[Table]:
     """The layouts of the winners of a search."""
     for case in result.best:
         job = next(job for job in experiment.jobs if job.label == case.workload)
-        strategy = job.strategy(case.gpus, case.mp, case.global_batch)
-        yield layout_table(experiment, _with_layout(job, result, case), case.topology, strategy)
+        plan = job.plan(case.gpus, case.mp, case.global_batch)
+        yield layout_table(experiment, _with_layout(job, result, case), case.topology, plan)
 
 
 def _with_layout(job: Job, result: SearchResult, case: CaseResult) -> Job:
@@ -59,7 +57,7 @@ def _with_layout(job: Job, result: SearchResult, case: CaseResult) -> Job:
     return job.with_layout(row.layout)
 
 
-def layout_table(experiment: Experiment, job: Job, topology: str, strategy: Strategy) -> Table:
+def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan) -> Table:
     """Ops that differ only by a number in their name, and are cut alike, share a line; times are sums.
 
     Raises `ConfigError` if there is no such interconnect.
@@ -67,10 +65,10 @@ def layout_table(experiment: Experiment, job: Job, topology: str, strategy: Stra
     by_label = {interconnect.label: interconnect for interconnect in experiment.interconnects}
     if topology not in by_label:
         raise ConfigError(unknown("topology", topology, by_label))
-    layout = Workbench(experiment=experiment).layout(job, by_label[topology], strategy)
+    layout = Compiler(experiment=experiment).layout(job, by_label[topology], plan)
     title = (
-        f"{job.label} on {topology}: mp {strategy.mp} x dp {strategy.dp}, "
-        f"global batch {strategy.global_batch}, layout {layout.name!r}"
+        f"{job.label} on {topology}: mp {plan.mp} x dp {plan.dp}, "
+        f"global batch {plan.global_batch}, layout {layout.name!r}"
     )
     table = Table(title=title, title_justify="left")
     fixed = (*_CHOSEN[:3], _DONE) if layout.duplicated else _CHOSEN[:3]

@@ -11,10 +11,10 @@ import attrs
 from rich.markup import escape
 from rich.table import Table
 
-from sipml_core.report.files import to_csv, write_atomically
 from sipml_core.report.plots import figure_bytes, new_figure
-from sipml_core.report.search import plain_row
-from sipml_core.reproduce.numbers import Finding, Number, Verdict
+from sipml_core.report.resultfiles import to_csv, write_atomically
+from sipml_core.report.searchreport import plain_row
+from sipml_core.reproduce import Finding, Number, Verdict
 
 #: Okabe and Ito 2008, colours that are told apart whatever one's colour vision; then marker, dashes.
 _STYLES = (

@@ -6,8 +6,8 @@ from collections.abc import Iterable
 
 from rich.table import Table
 
-from sipml_core.model.results import CaseResult, Result
-from sipml_core.units import format_bytes, format_us
+from sipml_core.fields import format_bytes, format_us
+from sipml_core.model import CaseResult, Result
 
 _COLUMNS = (
     "interconnect", "mp x dp", "iteration", "compute", "exposed", "dark", "idle",

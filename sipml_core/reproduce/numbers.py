@@ -8,11 +8,9 @@ from typing import Any
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.plugins import Registry
+from sipml_core.plugin import Registry
 from sipml_core.reproduce.study import Claim, Point, Series, Study, read_study
-from sipml_core.search.cache import AnswerCache
-from sipml_core.search.result import SearchResult, SearchRow
-from sipml_core.search.search import Progress, search
+from sipml_core.search import AnswerCache, Progress, SearchResult, SearchRow, search
 
 
 def _column(doc: str, unit: str = "") -> Any:

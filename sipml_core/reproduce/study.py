@@ -12,13 +12,10 @@ from typing import Any
 
 import attrs
 
-from sipml_core.checks import one_of
-from sipml_core.config import Experiment, read_experiment
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.options import option
-from sipml_core.overrides import apply_overrides
-from sipml_core.plugins import Registry
-from sipml_core.structure import structure
+from sipml_core.experiment import Experiment, apply_overrides, read_experiment, structure
+from sipml_core.fields import one_of, option
+from sipml_core.plugin import Registry
 
 #: What can be drawn over the axis: column of the numbers, label of the axis, and its scale.
 QUANTITIES = ("time_to_accuracy_h", "iteration_ms", "throughput_per_s", "mp", "dp")

@@ -1,1 +1,11 @@
-"""Search for the strategy with the least time-to-accuracy."""
+"""The plan with the least time to accuracy, by estimate and simulation, in several processes.
+
+In: experiments. Out: a `SearchResult` each.
+Imports `cases` and what is below it.
+"""
+
+from sipml_core.search.cache import AnswerCache, default_cache_folder
+from sipml_core.search.searching import Progress, search
+from sipml_core.search.searchresult import SearchResult, SearchRow
+
+__all__ = ["AnswerCache", "Progress", "SearchResult", "SearchRow", "default_cache_folder", "search"]

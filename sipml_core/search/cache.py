@@ -17,10 +17,10 @@ from typing import Any
 
 import attrs
 
-from sipml_core.candidates import Candidate
-from sipml_core.config import Experiment, Interconnect
+from sipml_core.cases import Candidate
 from sipml_core.errors import ConfigError
-from sipml_core.interfaces import Offer
+from sipml_core.experiment import Experiment, Interconnect
+from sipml_core.plugin import Component
 
 Answer = dict[str, Any]
 
@@ -85,9 +85,7 @@ class Keys:
     answer: str
 
 
-def question_keys(
-    kind: str, experiment: Experiment, candidate: Candidate, interconnect: Interconnect
-) -> Keys:
+def trial_keys(kind: str, experiment: Experiment, candidate: Candidate, interconnect: Interconnect) -> Keys:
     """The keys of one question, "estimate" or "simulation"."""
     job, scheduler = candidate.job, interconnect.scheduler
     graph_offers = [experiment.gpu, job.workload, job.placer]
@@ -100,7 +98,7 @@ def question_keys(
             "seed": experiment.seed,
             "engine": attrs.asdict(experiment.engine),
             "cluster": attrs.asdict(interconnect.cluster),
-            "strategy": attrs.asdict(candidate.strategy) if candidate.strategy else candidate.refusal,
+            "strategy": attrs.asdict(candidate.plan) if candidate.plan else candidate.refusal,
             "layout": candidate.layout,
         }
     )
@@ -118,7 +116,7 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=repr).encode()).hexdigest()
 
 
-def _offer(offer: Offer) -> dict[str, Any]:
+def _offer(offer: Component) -> dict[str, Any]:
     options = attrs.asdict(offer.options) if attrs.has(type(offer.options)) else repr(offer.options)
     return {
         "class": f"{type(offer).__module__}.{type(offer).__qualname__}",

@@ -16,14 +16,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.config import Interconnect, Job
-from sipml_core.engine.simulate import simulate
-from sipml_core.model.fabric import NO_LINK
-from sipml_core.model.network import Network
-from sipml_core.model.strategy import Strategy
-from sipml_core.model.taskgraph import TaskGraph
-from sipml_core.parallel.lowering import Lowering
-from sipml_core.prepare import Draft, Workbench
+from sipml_core.cases import CaseTraffic, Compiler
+from sipml_core.engine import simulate
+from sipml_core.experiment import Interconnect, Job
+from sipml_core.lowering import Lowering
+from sipml_core.model import NO_LINK, Network, Plan, TaskGraph
 
 
 @attrs.frozen(kw_only=True)
@@ -36,52 +33,53 @@ class Estimate:
     memory_bytes: float
 
 
-def estimate(bench: Workbench, job: Job, interconnect: Interconnect, strategy: Strategy) -> Estimate:
+def estimate(compiler: Compiler, job: Job, interconnect: Interconnect, plan: Plan) -> Estimate:
     """The estimate with the forms of exchange and of all-reduce that it expects to be the fastest.
 
     Raises
     ------
     InfeasibleError
-        As `Workbench.prepare`.
+        As `Compiler.prepare`.
     """
-    forms = bench.draft(job, interconnect, strategy)
-    queue = bench.experiment.engine.queue
-    return min((_of_draft(form, queue) for form in forms), key=lambda found: found.iteration_us)
+    forms = compiler.traffic(job, interconnect, plan)
+    queue = compiler.experiment.engine.queue
+    return min((_of_draft(variant, queue) for variant in forms), key=lambda found: found.iteration_us)
 
 
-def _of_draft(draft: Draft, queue: str) -> Estimate:
-    lowering = _one_iteration(draft.lowering)
-    tasks = lowering.tasks(_groups(lowering, draft.server_gpus))
-    network = _share(draft, tasks)
+def _of_draft(traffic: CaseTraffic, queue: str) -> Estimate:
+    lowering = _one_iteration(traffic.lowering)
+    tasks = lowering.tasks(_groups(lowering, traffic.server_gpus))
+    network = _share(traffic, tasks)
     return Estimate(
         iteration_us=simulate(tasks, network, queue=queue).total_us,
-        all_reduce=draft.all_reduce,
-        exchange=draft.lowering.strategy.exchange,
-        memory_bytes=draft.memory_bytes,
+        all_reduce=traffic.all_reduce,
+        exchange=traffic.lowering.plan.exchange,
+        memory_bytes=traffic.memory_bytes,
     )
 
 
 def _groups(lowering: Lowering, server_gpus: int | None) -> int:
     """Groups that stand for all: those of one server where whole groups fill whole servers, else one."""
-    groups = (server_gpus or 0) // lowering.strategy.mp
-    fits = groups > 1 and groups % lowering.period == 0 and lowering.strategy.dp % groups == 0
+    groups = (server_gpus or 0) // lowering.plan.mp
+    fits = groups > 1 and groups % lowering.period == 0 and lowering.plan.dp % groups == 0
     return groups if fits else lowering.period
 
 
 def _one_iteration(lowering: Lowering) -> Lowering:
     """One iteration, in which each device of a group is as slow as the slowest of its counterparts."""
-    plan = attrs.evolve(lowering.plan, strategy=attrs.evolve(lowering.strategy, iterations=1))
+    plan = attrs.evolve(lowering.plan, iterations=1)
+    template = attrs.evolve(lowering.template, plan=plan)
     speed = lowering.speed.copy()
     speed[lowering.layout] = speed[lowering.layout].min(axis=0)
-    return attrs.evolve(lowering, plan=plan, speed=speed)
+    return attrs.evolve(lowering, template=template, speed=speed)
 
 
-def _share(draft: Draft, tasks: TaskGraph) -> Network:
+def _share(traffic: CaseTraffic, tasks: TaskGraph) -> Network:
     """The network as the first groups see it: capacities in proportion to their part of the bytes."""
-    network = draft.network
+    network = traffic.network
     key = network.pair_src.astype(np.int64) * network.gpus + network.pair_dst
     wanted = tasks.src.astype(np.int64) * network.gpus + tasks.dst
-    total = np.bincount(network.transfer_pair, draft.pairs.tasks.size_bytes, len(key)).astype(np.float64)
+    total = np.bincount(network.transfer_pair, traffic.pairs.tasks.size_bytes, len(key)).astype(np.float64)
     all_bytes = _link_bytes(network, total)
     own_bytes = _link_bytes(network, np.where(np.isin(key, wanted), total, 0.0))
     share = np.ones(len(all_bytes))
@@ -89,16 +87,16 @@ def _share(draft: Draft, tasks: TaskGraph) -> Network:
     return attrs.evolve(
         network,
         transfer_pair=np.searchsorted(key, wanted),
-        link_gbps=_capacity_gbps(draft) * share,
+        link_gbps=_capacity_gbps(traffic) * share,
         first_circuit=len(share),
         circuit_src=[],
         circuit_dst=[],
     )
 
 
-def _capacity_gbps(draft: Draft) -> NDArray[np.float64]:
+def _capacity_gbps(traffic: CaseTraffic) -> NDArray[np.float64]:
     """What links carry if the first circuits stay. [links] [Gbps]"""
-    return np.where(draft.capacity_gbps > 0, draft.capacity_gbps, draft.circuit_gbps)
+    return np.where(traffic.capacity_gbps > 0, traffic.capacity_gbps, traffic.circuit_gbps)
 
 
 def _link_bytes(network: Network, pair_bytes: NDArray[np.float64]) -> NDArray[np.float64]:

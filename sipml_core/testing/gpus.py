@@ -9,10 +9,8 @@ from typing import Any, ClassVar
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.interfaces import GpuModel
-from sipml_core.model.opgraph import Phase
-from sipml_core.model.opwork import OpWork, op_work
-from sipml_core.model.precision import PRECISIONS
+from sipml_core.model import PRECISIONS, OpWork, Phase, op_work
+from sipml_core.plugin import GpuModel
 from sipml_core.testing.jobs import small_workloads
 from sipml_core.testing.laws import OfferConformance, law, require
 
@@ -23,11 +21,11 @@ class GpuModelConformance(OfferConformance):
     gpu_model: ClassVar[type[GpuModel]]
 
     @property
-    def offer(self) -> type[Any]:
+    def component(self) -> type[Any]:
         return self.gpu_model
 
-    def exercise(self, offer: Any) -> None:
-        offer.op_time_us(next(iter(_works()))[1])
+    def exercise(self, component: Any) -> None:
+        component.op_time_us(next(iter(_works()))[1])
 
     def timed(self) -> Iterator[tuple[dict[str, str], OpWork, float]]:
         """Time of every op of the bundled workloads that the model does not refuse."""

@@ -8,22 +8,14 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sipml_core.circuits.driver import ScheduledCircuits, job_bytes
-from sipml_core.circuits.estimators import ESTIMATORS
-from sipml_core.config import EngineTable, Experiment, Interconnect, Job, StrategyTable
-from sipml_core.engine.simulate import simulate
+from sipml_core.cases import Clock, Compiler, simulate_case
+from sipml_core.engine import simulate
+from sipml_core.experiment import EngineTable, Experiment, Interconnect, Job, StrategyTable
 from sipml_core.gpus import V100
-from sipml_core.interfaces import GpuModel, Placer, Scheduler, Topology, Workload
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.fabric import Fabric
-from sipml_core.model.network import Network
-from sipml_core.model.results import CaseResult
-from sipml_core.model.taskgraph import TaskGraph
-from sipml_core.model.timeline import Timeline
-from sipml_core.parallel.placers import PLACERS
-from sipml_core.plugins import load
-from sipml_core.prepare import Workbench
-from sipml_core.runner import Clock, simulate_case
+from sipml_core.model import CaseResult, Cluster, Fabric, Network, TaskGraph, Timeline
+from sipml_core.placement import PLACERS
+from sipml_core.plugin import GpuModel, Placer, Scheduler, Topology, Workload, load
+from sipml_core.scheduling import ESTIMATORS, ScheduledCircuits, job_bytes
 from sipml_core.workloads import WORKLOADS
 
 #: What makes a workload small enough to try, where it has such an option.
@@ -89,7 +81,7 @@ def run_training(
         engine=EngineTable(),
         tables={},
     )
-    forms = Workbench(experiment=experiment).prepare(job, interconnect, job.strategy(cluster.gpus))
+    forms = Compiler(experiment=experiment).prepare(job, interconnect, job.plan(cluster.gpus))
     return [
         simulate_case(experiment, form, Clock(limit_s=60.0), lambda fraction, events: None) for form in forms
     ]

@@ -10,8 +10,8 @@ from typing import Any, ClassVar
 import attrs
 
 from sipml_core.errors import ConfigError, SipmlError
-from sipml_core.interfaces import Offer
-from sipml_core.structure import structure
+from sipml_core.experiment import structure
+from sipml_core.plugin import Component
 
 #: What a user may type where a number, a name or a switch is expected.
 _NONSENSE: tuple[Any, ...] = (math.nan, math.inf, -1, -1.5, 0, "no such value", "", True, [], {})
@@ -50,43 +50,48 @@ class OfferConformance:
     options: ClassVar[Mapping[str, Any]] = {}
 
     @property
-    def offer(self) -> type[Any]:
+    def component(self) -> type[Any]:
         """The class under test."""
         raise NotImplementedError
 
     def make(self, **changes: Any) -> Any:
         """An instance, its options read as from an experiment file."""
-        cls = self.offer
+        cls = self.component
         return cls(structure({**self.options, **changes}, cls.Options, cls.name))
 
-    def exercise(self, offer: Any) -> None:
+    def exercise(self, component: Any) -> None:
         """Use an instance once, in the smallest way; it may refuse with a `SipmlError`."""
         raise NotImplementedError
 
     def test_it_has_a_name_and_a_line_of_summary(self) -> None:
-        with law("an offer has a name, for files, and one line of summary", offer=self.offer.__qualname__):
-            require(issubclass(self.offer, Offer), "no subclass of a sipml interface")
+        with law(
+            "a component has a name and one line of summary",
+            component=self.component.__qualname__,
+        ):
+            require(issubclass(self.component, Component), "no subclass of a sipml interface")
             for attribute in ("name", "summary"):
-                text = getattr(self.offer, attribute, None)
+                text = getattr(self.component, attribute, None)
                 require(isinstance(text, str) and text, f"{attribute} = {text!r}")
                 require("\n" not in str(text), f"{attribute} has several lines")
-            require(not set(self.offer.name) & set(" .\t\"'[]"), f"name = {self.offer.name!r}")
+            require(not set(self.component.name) & set(" .\t\"'[]"), f"name = {self.component.name!r}")
 
     def test_every_option_is_documented_with_its_unit(self) -> None:
-        for field in attrs.fields(self.offer.Options):
+        for field in attrs.fields(self.component.Options):
             with law("every option has a sentence, and a unit if its name has one", option=field.name):
-                require(field.metadata.get("doc"), "no doc: declare it with sipml_core.options.option")
+                require(field.metadata.get("doc"), "no doc: declare it with sipml_core.fields.options.option")
                 unit = _UNITS.get(field.name.rpartition("_")[2]) if "_" in field.name else None
                 require(not unit or field.metadata.get("unit"), f"no unit, and the name says {unit}")
 
     def test_options_cannot_be_changed(self) -> None:
-        with law("Options is a frozen, keyword-only attrs class", options=self.offer.Options.__qualname__):
-            require(attrs.has(self.offer.Options), "no attrs class")
-            require(all(field.kw_only for field in attrs.fields(self.offer.Options)), "not kw_only")
+        with law(
+            "Options is a frozen, keyword-only attrs class", options=self.component.Options.__qualname__
+        ):
+            require(attrs.has(self.component.Options), "no attrs class")
+            require(all(field.kw_only for field in attrs.fields(self.component.Options)), "not kw_only")
             require(_is_frozen(self.make().options), "not frozen")
 
     def test_refusals_name_the_option(self) -> None:
-        for field in attrs.fields(self.offer.Options):
+        for field in attrs.fields(self.component.Options):
             for value in _NONSENSE:
                 with law(
                     "an impossible option is refused by a one-line SipmlError that names it",
@@ -97,14 +102,14 @@ class OfferConformance:
 
     def _try(self, name: str, value: Any) -> None:
         try:
-            offer = self.make(**{name: value})
+            component = self.make(**{name: value})
         except ConfigError as refusal:
             require(name in str(refusal), f"the refusal does not name {name}: {refusal}")
             require("\n" not in str(refusal), f"the refusal has several lines: {refusal}")
             return
         require(not (isinstance(value, float) and math.isnan(value)), "NaN was accepted")
         try:
-            self.exercise(offer)
+            self.exercise(component)
         except SipmlError as refusal:
             require("\n" not in str(refusal), f"the refusal has several lines: {refusal}")
 

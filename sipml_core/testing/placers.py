@@ -8,11 +8,9 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sipml_core.errors import InfeasibleError
-from sipml_core.interfaces import Placer
-from sipml_core.model.balanced import BalancedGraph, Placement, PlacementLimits
-from sipml_core.model.cluster import Cluster
-from sipml_core.parallel.layout import tensor_layout
-from sipml_core.parallel.partition import partition
+from sipml_core.model import BalancedGraph, Cluster, Placement, PlacementLimits
+from sipml_core.partition import partition, tensor_layout
+from sipml_core.plugin import Placer
 from sipml_core.testing.jobs import small_gpu, small_workloads
 from sipml_core.testing.laws import OfferConformance, law, require
 
@@ -25,12 +23,12 @@ class PlacerConformance(OfferConformance):
     sizes: ClassVar[tuple[int, ...]] = (1, 2, 3, 4, 7)
 
     @property
-    def offer(self) -> type[Any]:
+    def component(self) -> type[Any]:
         return self.placer
 
-    def exercise(self, offer: Any) -> None:
+    def exercise(self, component: Any) -> None:
         _, graph, limits = next(iter(self.cases()))
-        offer.place(graph, limits)
+        component.place(graph, limits)
 
     def cases(self) -> Iterator[tuple[str, BalancedGraph, PlacementLimits]]:
         """(name, graph, limits): each bundled workload, without a limit and with tight ones."""

@@ -8,11 +8,8 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sipml_core.errors import ConfigError
-from sipml_core.interfaces import Scheduler, Topology
-from sipml_core.model.circuits import CircuitControl, CircuitPlan
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.fabric import Fabric
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import CircuitControl, CircuitPlan, Cluster, Fabric, TrafficMatrix
+from sipml_core.plugin import Scheduler, Topology
 from sipml_core.testing.jobs import run_training, small_gpu, small_placer, small_workloads
 from sipml_core.testing.laws import OfferConformance, law, require
 
@@ -32,12 +29,12 @@ class SchedulerConformance(OfferConformance):
     follows_demand: ClassVar[bool] = True
 
     @property
-    def offer(self) -> type[Any]:
+    def component(self) -> type[Any]:
         return self.scheduler
 
-    def exercise(self, offer: Any) -> None:
+    def exercise(self, component: Any) -> None:
         control = self.control(self.sizes[0])
-        offer.plan(control, _lone(control), None)
+        component.plan(control, _lone(control), None)
 
     def fabric(self, gpus: int) -> Fabric:
         options = self.topology.Options(**self.topology_options)
@@ -102,7 +99,7 @@ class SchedulerConformance(OfferConformance):
                 second = scheduler.plan(control, traffic, first)
                 capacity = second.capacity_gbps(first.src, first.dst)
                 require(np.allclose(capacity, first.gbps, rtol=_TOLERANCE), "capacities change")
-                require(np.allclose(second.carried_gbps, second.gbps, rtol=_TOLERANCE), "circuits go dark")
+                require(np.allclose(second.kept_gbps, second.gbps, rtol=_TOLERANCE), "circuits go dark")
 
     def test_images_are_treated_alike(self) -> None:
         if not self.scheduler.treats_alike:
@@ -132,7 +129,7 @@ class SchedulerConformance(OfferConformance):
                 ends = (folded.src + image) % control.gpus, (folded.dst + image) % control.gpus
                 row = whole.row_of(*ends)
                 require((row >= 0).all(), "a pair has circuits, its image has none")
-                for name in ("gbps", "carried_gbps", "dark_us"):
+                for name in ("gbps", "kept_gbps", "dark_us"):
                     same = np.array_equal(getattr(whole, name)[row], getattr(folded, name))
                     require(same, f"{name} differ between images")
             require(len(whole.src) * turn == len(folded.src) * control.gpus, "more pairs than images")
@@ -208,12 +205,12 @@ def check_plan(control: CircuitControl, plan: Any) -> None:
     require(isinstance(plan, CircuitPlan), f"no CircuitPlan but {plan!r}")
     require(plan.gpus == control.gpus, f"a plan for {plan.gpus} GPUs")
     require((np.diff(plan.key) > 0).all(), "pairs out of order, or twice")
-    for name in ("gbps", "carried_gbps", "dark_us"):
+    for name in ("gbps", "kept_gbps", "dark_us"):
         values = getattr(plan, name)
         require(len(values) == len(plan.src), f"{len(values)} {name} for {len(plan.src)} pairs")
         require((np.isfinite(values) & (values >= 0)).all(), f"{name} negative or not finite")
     require(control.may_connect(plan.src, plan.dst).all(), "a circuit that may_connect forbids")
-    require((plan.carried_gbps <= plan.gbps * (1 + _TOLERANCE)).all(), "more carried than planned")
+    require((plan.kept_gbps <= plan.gbps * (1 + _TOLERANCE)).all(), "more carried than planned")
     limit_gbps = control.circuits_per_gpu * control.circuit_gbps * (1 + _TOLERANCE)
     for side, gpu in (("send", plan.src), ("receive", plan.dst)):
         total = np.bincount(gpu, weights=plan.gbps, minlength=control.gpus)

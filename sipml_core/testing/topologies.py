@@ -9,11 +9,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.interfaces import Scheduler, Topology
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.fabric import NO_LINK, Fabric
-from sipml_core.model.network import check_routes
-from sipml_core.model.taskgraph import TaskGraph
+from sipml_core.fields import BYTES_PER_US_PER_GBPS
+from sipml_core.model import NO_LINK, Cluster, Fabric, TaskGraph, check_routes
+from sipml_core.plugin import Scheduler, Topology
 from sipml_core.testing.jobs import (
     find_scheduler,
     run_training,
@@ -24,7 +22,6 @@ from sipml_core.testing.jobs import (
     transfers_only,
 )
 from sipml_core.testing.laws import OfferConformance, law, require
-from sipml_core.units import BYTES_PER_US_PER_GBPS
 
 Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 
@@ -46,11 +43,11 @@ class TopologyConformance(OfferConformance):
     training_gpus: ClassVar[int] = 4
 
     @property
-    def offer(self) -> type[Any]:
+    def component(self) -> type[Any]:
         return self.topology
 
-    def exercise(self, offer: Any) -> None:
-        offer.build(self.cluster(self.sizes[0]))
+    def exercise(self, component: Any) -> None:
+        component.build(self.cluster(self.sizes[0]))
 
     def cluster(self, gpus: int, bandwidths: float = 1.0) -> Cluster:
         return Cluster(gpus=gpus, bandwidth_gbps=bandwidths * self.bandwidth_gbps)

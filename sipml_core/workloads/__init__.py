@@ -1,9 +1,15 @@
-"""Models to train: ResNet, Transformer, GPT, and how many steps they need."""
+"""Models to train, as graphs of operations.
 
+In: options and a batch. Out: an `OpGraph` with forward, backward and optimizer ops, and convergence.
+Imports `plugin` and what is below it.
+"""
+
+from sipml_core.workloads.backward import training_step
+from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.gpt import Gpt, Megatron
 from sipml_core.workloads.resnet import ResNet50
 from sipml_core.workloads.transformer import Transformer
 
 WORKLOADS = (ResNet50, Transformer, Gpt, Megatron)
 
-__all__ = ["WORKLOADS", "Gpt", "Megatron", "ResNet50", "Transformer"]
+__all__ = ["WORKLOADS", "Gpt", "GraphBuilder", "Megatron", "ResNet50", "Transformer", "training_step"]

@@ -13,7 +13,7 @@ from collections import defaultdict
 from collections.abc import Iterable
 
 from sipml_core.errors import ConfigError
-from sipml_core.model.opgraph import Axis, Op, Operand, OpGraph, Phase, Role, Split
+from sipml_core.model import Axis, Op, Operand, OpGraph, Phase, Role, Split
 from sipml_core.workloads.builder import Forward, GraphBuilder
 
 #: Adam on one parameter: two moment updates (3 and 4 operations), then square root, addition,

@@ -7,8 +7,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.model.opgraph import Axis, Op, Operand, Phase, Role, Split, Tensor
-from sipml_core.model.precision import Precision, precision
+from sipml_core.model import Axis, Op, Operand, Phase, Precision, Role, Split, Tensor, precision
 
 #: One axis of an operand: a dimension of the op, "*" for the whole axis, or an `Axis`.
 AxisSpec = str | Axis

@@ -20,11 +20,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.checks import float64_vector
-from sipml_core.csvtable import read_table
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.interfaces import Convergence
-from sipml_core.options import option
+from sipml_core.fields import float64_vector, option, read_table
+from sipml_core.plugin import Convergence
 
 #: Samples in one unit of each measured amount: images of ImageNet in an epoch, and sequences of
 #: 2048 tokens (FACTS of the table: MLPerf reference convergence points).

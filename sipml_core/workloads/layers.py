@@ -11,7 +11,7 @@ arithmetic operation once, a transcendental function as one; these kernels are b
 
 from __future__ import annotations
 
-from sipml_core.model.opgraph import Split
+from sipml_core.model import Split
 from sipml_core.workloads.builder import GraphBuilder
 
 #: Bytes of a token index (int64), of a dropout mask element, and of a statistic (fp32).

@@ -11,10 +11,9 @@ from typing import Any
 
 import attrs
 
-from sipml_core.checks import at_least
-from sipml_core.interfaces import Convergence, Workload
-from sipml_core.model.opgraph import Axis, OpGraph, Split
-from sipml_core.options import option
+from sipml_core.fields import at_least, option
+from sipml_core.model import Axis, OpGraph, Split
+from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import Axes, GraphBuilder
 from sipml_core.workloads.convergence import curve_option, load_curve

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 from click.testing import CliRunner
 
-from sipml_core.cli import main
+from sipml_core.cli.main import main
 
 GOOD = """
 title = "cli"
@@ -180,10 +180,10 @@ def test_a_narrow_terminal_gets_whole_numbers():
     """80 columns hold the main columns, uncut."""
     from rich.console import Console
 
-    from sipml_core.config import read_experiment
-    from sipml_core.plugins import load
+    from sipml_core.cases.running import run_experiment
+    from sipml_core.experiment.reading import read_experiment
+    from sipml_core.plugin.registry import load
     from sipml_core.report.tables import result_tables
-    from sipml_core.runner import run_experiment
 
     console = Console(width=80, record=True, file=io.StringIO())
     for table in result_tables(run_experiment(read_experiment(tomllib.loads(GOOD), load())), console.width):
@@ -251,7 +251,7 @@ def test_new_experiment_never_replaces_a_file(tmp_path):
 
 def test_the_module_runs_and_starts_without_numpy():
     """--help must answer at once, so the command line imports nothing heavy before a command runs."""
-    code = "import sys; import sipml_core.cli; print('numpy' in sys.modules, 'networkx' in sys.modules)"
+    code = "import sys; import sipml_core.cli.main; print('numpy' in sys.modules, 'networkx' in sys.modules)"
     shown = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
     assert shown.stdout.split() == ["False", "False"]
     run = subprocess.run(

@@ -4,10 +4,10 @@ import tomllib
 
 import pytest
 
-from sipml_core.config import read_experiment
 from sipml_core.errors import ConfigError
-from sipml_core.plugins import load
-from sipml_core.scaffold import write_experiment, write_plugin
+from sipml_core.experiment.reading import read_experiment
+from sipml_core.plugin.registry import load
+from sipml_core.templates.scaffold import write_experiment, write_plugin
 
 REGISTRY = load()
 

@@ -12,8 +12,8 @@ from pathlib import Path
 
 import attrs
 
-from sipml_core.config import read_experiment
-from sipml_core.plugins import load
+from sipml_core.experiment.reading import read_experiment
+from sipml_core.plugin.registry import load
 
 ROOT = Path(__file__).resolve().parents[2]
 

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from sipml_core.plugins import Source, collect
+from sipml_core.plugin.registry import Source, collect
 from sipml_core.testing import PlacerConformance
 
 ROOT = Path(__file__).resolve().parents[2]

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from sipml_core.report.offers import offer_page
+from sipml_core.report.components import offer_page
 
 ROOT = Path(__file__).resolve().parents[2]
 

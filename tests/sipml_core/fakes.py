@@ -2,11 +2,11 @@
 
 import attrs
 
-from sipml_core.checks import at_least
-from sipml_core.hookspecs import hookimpl
-from sipml_core.interfaces import Convergence, GpuModel, Placer, Scheduler, Topology, Workload
-from sipml_core.options import option
-from sipml_core.plugins import Source, collect
+from sipml_core.fields.checks import at_least
+from sipml_core.fields.options import option
+from sipml_core.plugin.hookspecs import hookimpl
+from sipml_core.plugin.interfaces import Convergence, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin.registry import Source, collect
 
 
 class TinyModel(Workload):

@@ -3,9 +3,8 @@
 import numpy as np
 
 from sipml_core.errors import InfeasibleError
-from sipml_core.hookspecs import hookimpl
-from sipml_core.interfaces import Placer
-from sipml_core.model.balanced import Placement
+from sipml_core.model import Placement
+from sipml_core.plugin import Placer, hookimpl
 
 
 class PartByPart(Placer):

@@ -1,6 +1,6 @@
 """Says which interconnect was fastest for each workload."""
 
-from sipml_core.hookspecs import hookimpl
+from sipml_core.plugin import hookimpl
 
 
 @hookimpl

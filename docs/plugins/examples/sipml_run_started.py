@@ -1,6 +1,6 @@
 """Says what is about to run."""
 
-from sipml_core.hookspecs import hookimpl
+from sipml_core.plugin import hookimpl
 
 
 @hookimpl

@@ -2,13 +2,9 @@
 
 import attrs
 
-from sipml_core.checks import at_least
-from sipml_core.hookspecs import hookimpl
-from sipml_core.interfaces import Convergence, Workload
-from sipml_core.options import option
-from sipml_core.workloads import layers
-from sipml_core.workloads.backward import training_step
-from sipml_core.workloads.builder import GraphBuilder
+from sipml_core.fields import at_least, option
+from sipml_core.plugin import Convergence, Workload, hookimpl
+from sipml_core.workloads import GraphBuilder, layers, training_step
 
 
 class TwoLayers(Workload):

@@ -1,7 +1,6 @@
 from sipml_spec_sheet import SpecSheet
 
-from sipml_core.model.opgraph import Phase
-from sipml_core.model.opwork import OpWork
+from sipml_core.model import OpWork, Phase
 from sipml_core.testing import GpuModelConformance
 
 A100 = {"teraflops": 312.0, "memory_gbytes_per_s": 2039.0, "memory": "80 GB"}

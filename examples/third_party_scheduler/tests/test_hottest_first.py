@@ -3,8 +3,7 @@ from sipml_hottest_first import HottestFirst
 from sipml_ocs.plugin import SipOcs
 
 from sipml_core.errors import ConfigError
-from sipml_core.model.circuits import CircuitControl
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import CircuitControl, TrafficMatrix
 from sipml_core.testing import SchedulerConformance
 
 

@@ -1,6 +1,6 @@
 """A 2-D torus, whose links never change, and a rotor network, whose links always do."""
 
-from sipml_core.hookspecs import hookimpl
+from sipml_core.plugin import hookimpl
 from sipml_torus_rotor.rotor import Rotor, RotorCycle
 from sipml_torus_rotor.torus import Torus
 

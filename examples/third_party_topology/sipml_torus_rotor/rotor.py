@@ -10,14 +10,10 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from sipml_core.checks import at_least, positive
 from sipml_core.errors import ConfigError
-from sipml_core.interfaces import Scheduler, Topology
-from sipml_core.model.circuits import CircuitControl, CircuitPlan
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.fabric import Fabric, Routes
-from sipml_core.options import option
-from sipml_core.units import parse_us
+from sipml_core.fields import at_least, option, parse_us, positive
+from sipml_core.model import CircuitControl, CircuitPlan, Cluster, Fabric, Routes
+from sipml_core.plugin import Scheduler, Topology
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -59,7 +55,7 @@ class RotorCycle(Scheduler):
             src=src,
             dst=dst,
             gbps=circuits[places_on] * control.circuit_gbps,
-            carried_gbps=np.minimum(circuits, before)[places_on] * control.circuit_gbps,
+            kept_gbps=np.minimum(circuits, before)[places_on] * control.circuit_gbps,
             dark_us=np.full(len(src), control.reconfiguration_us),
             slot=slot,
         )

@@ -8,13 +8,10 @@ import attrs
 import networkx as nx
 import numpy as np
 
-from sipml_core.checks import at_least
 from sipml_core.errors import ConfigError
-from sipml_core.interfaces import Topology
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.fabric import Fabric
-from sipml_core.options import option
-from sipml_core.units import parse_us
+from sipml_core.fields import at_least, option, parse_us
+from sipml_core.model import Cluster, Fabric
+from sipml_core.plugin import Topology
 
 
 class Torus(Topology):

@@ -3,8 +3,7 @@ import pytest
 from sipml_torus_rotor import Rotor, RotorCycle
 
 from sipml_core.errors import ConfigError
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model import Cluster, TrafficMatrix
 from sipml_core.testing import SchedulerConformance, TopologyConformance
 
 
@@ -50,7 +49,7 @@ def test_over_a_cycle_all_pairs_get_the_same():
 def test_more_rotors_than_peers_double_up():
     """N = 2: all 4 switches join the same two GPUs, and no circuit ever changes."""
     (plan,) = plans(1, gpus=2, rotors=4)
-    assert plan.gbps.tolist() == plan.carried_gbps.tolist() == [400.0, 400.0]
+    assert plan.gbps.tolist() == plan.kept_gbps.tolist() == [400.0, 400.0]
 
 
 def test_a_slot_no_longer_than_the_dark_time_is_refused():

@@ -3,7 +3,7 @@ import pytest
 from sipml_torus_rotor import Torus
 
 from sipml_core.errors import ConfigError
-from sipml_core.model.cluster import Cluster
+from sipml_core.model import Cluster
 from sipml_core.testing import TopologyConformance
 
 

@@ -6,9 +6,9 @@ import pytest
 import sipml_elect_cluster
 from sipml_elect_cluster import ElectCluster
 
-from sipml_core import hookspecs
 from sipml_core.errors import ConfigError
 from sipml_core.model.cluster import Cluster
+from sipml_core.plugin import hookspecs
 
 
 def fabric(gpus=16, gbps=1000.0, **options):

@@ -6,9 +6,9 @@ import pytest
 import sipml_elect_flat
 from sipml_elect_flat import ElectFlat
 
-from sipml_core import hookspecs
 from sipml_core.errors import ConfigError
 from sipml_core.model.cluster import Cluster
+from sipml_core.plugin import hookspecs
 
 
 def fabric(gpus=4, gbps=100.0, **options):

@@ -96,7 +96,7 @@ class TestChanges:
     def test_the_first_plan_is_all_new(self):
         made = plan(traffic(3, self.demands), switches=4, link_gbps=10, reconfiguration_us=20)
         assert made.kept.tolist() == [0] * 4
-        assert made.carried_gbps.tolist() == [0.0] * 4
+        assert made.kept_gbps.tolist() == [0.0] * 4
         assert made.dark_us.tolist() == [20.0] * 4
 
     def test_the_same_demand_again_changes_nothing(self):
@@ -106,7 +106,7 @@ class TestChanges:
         )
         assert np.array_equal(again.port_map, first.port_map)
         assert again.kept.tolist() == again.circuits.tolist()
-        assert again.carried_gbps.tolist() == again.gbps.tolist()
+        assert again.kept_gbps.tolist() == again.gbps.tolist()
         assert not again.dark_us.any()
 
     def test_only_new_circuits_are_dark(self):
@@ -118,7 +118,7 @@ class TestChanges:
         )  # fmt: skip
         assert circuits(second) == {(0, 1): 2, (0, 2): 2}
         assert second.kept.tolist() == [2, 0]
-        assert second.carried_gbps.tolist() == [20.0, 0.0]
+        assert second.kept_gbps.tolist() == [20.0, 0.0]
         assert second.dark_us.tolist() == [0.0, 20.0]
 
     def test_a_grown_pair_keeps_what_it_had_while_the_rest_is_dark(self):
@@ -128,7 +128,7 @@ class TestChanges:
             switches=4, link_gbps=10, previous=first, reconfiguration_us=20,
         )  # fmt: skip
         assert second.gbps.tolist() == [30.0, 10.0]
-        assert second.carried_gbps.tolist() == [20.0, 10.0]
+        assert second.kept_gbps.tolist() == [20.0, 10.0]
         assert second.dark_us.tolist() == [20.0, 0.0]
 
     def test_circuits_without_demand_stay_where_nobody_needs_the_ports(self):
@@ -237,7 +237,7 @@ def made_by_hand(**changes):
         "src": [0],
         "dst": [1],
         "gbps": [2.0],
-        "carried_gbps": [2.0],
+        "kept_gbps": [2.0],
         "dark_us": [0.0],
         "traffic": traffic(3, {(0, 1): 1.0}),
         "link_gbps": 1.0,

@@ -8,17 +8,17 @@ from sipml_elect_flat import ElectFlat
 from sipml_ocs import OcsCircuits, OcsPlan
 from sipml_ocs.plugin import OcsExact, OcsIlp, SipOcs
 
-from sipml_core import hookspecs
-from sipml_core.circuits.driver import ScheduledCircuits, job_bytes
-from sipml_core.circuits.estimators import ESTIMATORS
-from sipml_core.engine.simulate import simulate
+from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError
-from sipml_core.interfaces import NoOptions
 from sipml_core.model.circuits import CircuitControl, CircuitPlan
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
 from sipml_core.model.taskgraph import TaskGraph
 from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.plugin import hookspecs
+from sipml_core.plugin.interfaces import NoOptions
+from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
+from sipml_core.scheduling.estimators import ESTIMATORS
 
 #: Bytes that 100 Gbps carries in 1 us.
 B = 12_500.0
@@ -130,7 +130,7 @@ class TestSchedulers:
 
     def test_a_plan_of_another_kind_cannot_be_continued(self):
         none = np.zeros(0)
-        foreign = CircuitPlan(gpus=3, src=none, dst=none, gbps=none, carried_gbps=none, dark_us=none)
+        foreign = CircuitPlan(gpus=3, src=none, dst=none, gbps=none, kept_gbps=none, dark_us=none)
         control = OcsCircuits(gpus=3, circuit_gbps=1.0, circuits_per_gpu=3)
         with pytest.raises(ConfigError, match="cannot continue a CircuitPlan"):
             OcsExact(NoOptions()).plan(control, self.demand, foreign)

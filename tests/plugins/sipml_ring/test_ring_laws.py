@@ -92,8 +92,8 @@ def test_every_plan_is_possible_and_leaves_nothing_useful_idle(case, data):
     kept = np.zeros((traffic.gpus, traffic.gpus))
     for src, dst, _, _ in before & after:
         kept[src, dst] += 25.0
-    np.testing.assert_array_equal(second.carried_gbps, kept[second.src, second.dst])
-    np.testing.assert_array_equal(second.dark_us > 0, second.carried_gbps < second.gbps)
+    np.testing.assert_array_equal(second.kept_gbps, kept[second.src, second.dst])
+    np.testing.assert_array_equal(second.dark_us > 0, second.kept_gbps < second.gbps)
 
 
 def circuit_set(plan_):
@@ -158,7 +158,7 @@ def test_one_period_turned_round_is_a_plan_of_the_whole_ring(case):
             for src, dst, *_ in circuits & circuit_set(before):
                 kept[src, dst] += 25.0
             if ring["wavelength"] == "continuous":
-                np.testing.assert_array_equal(made.carried_gbps, kept[made.src, made.dst])
+                np.testing.assert_array_equal(made.kept_gbps, kept[made.src, made.dst])
             waited = dict(zip(before.unserved_pairs, before.waited.tolist(), strict=True))
             for pair, plans in zip(made.unserved_pairs, made.waited.tolist(), strict=True):
                 assert plans == waited.get(pair, 0) + 1

@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sipml_core.engine.session import State
-from sipml_core.engine.simulate import open_session, simulate
+from sipml_core.engine.simulation import open_session, simulate
 
 ACCOUNTS = ("start_us", "end_us", "snapshot_us", "compute_us", "exposed_us", "dark_us")
 ACCOUNTS += ("link_bytes", "link_busy_us")

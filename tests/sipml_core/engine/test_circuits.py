@@ -6,15 +6,15 @@ import attrs
 import numpy as np
 import pytest
 
-from sipml_core.engine.simulate import CircuitSettings, open_session, simulate
+from sipml_core.engine.simulation import CircuitSettings, open_session, simulate
 from sipml_core.errors import ConfigError, PluginError
 
 
-def circuits(gbps, carried_gbps=None, dark_us=0.0):
+def circuits(gbps, kept_gbps=None, dark_us=0.0):
     """Settings for as many circuits as there are values in `gbps`."""
     gbps = np.asarray(gbps, dtype=float)
-    carried_gbps = np.broadcast_to(0.0 if carried_gbps is None else carried_gbps, gbps.shape)
-    return CircuitSettings(gbps=gbps, carried_gbps=carried_gbps, dark_us=np.broadcast_to(dark_us, gbps.shape))
+    kept_gbps = np.broadcast_to(0.0 if kept_gbps is None else kept_gbps, gbps.shape)
+    return CircuitSettings(gbps=gbps, kept_gbps=kept_gbps, dark_us=np.broadcast_to(dark_us, gbps.shape))
 
 
 @attrs.define
@@ -59,7 +59,7 @@ def test_a_dark_circuit_carries_nothing_at_first(one, kernel):
 
 def test_what_is_left_alone_goes_on_carrying(one, kernel):
     """25 Gbps for 2 us carry 6250 bytes, 100 Gbps the other 12 500 in 1 us; nothing is dark."""
-    driver = Script([circuits([100.0], carried_gbps=25.0, dark_us=2.0)])
+    driver = Script([circuits([100.0], kept_gbps=25.0, dark_us=2.0)])
     timeline = simulate(*one, driver=driver, kernel=kernel)
     assert timeline.total_us == pytest.approx(3.0)
     assert timeline.dark_us[-1] == pytest.approx([0, 0])
@@ -80,7 +80,7 @@ def test_circuits_light_up_each_at_its_time(kit, kernel):
 def test_a_newer_decision_overrides_a_pending_one(one, kernel):
     """Decided at 0: lit at 5. Decided at 2 instead: 50 Gbps at once, 100 at 3: it ends at 4."""
     driver = Script(
-        [circuits([100.0], dark_us=5.0), circuits([100.0], carried_gbps=50.0, dark_us=1.0)], interval_us=2.0
+        [circuits([100.0], dark_us=5.0), circuits([100.0], kept_gbps=50.0, dark_us=1.0)], interval_us=2.0
     )
     timeline = simulate(*one, driver=driver, kernel=kernel)
     assert timeline.total_us == pytest.approx(4.0)

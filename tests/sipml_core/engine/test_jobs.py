@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sipml_core.engine.simulate import simulate
+from sipml_core.engine.simulation import simulate
 
 
 def ends(job, timeline):

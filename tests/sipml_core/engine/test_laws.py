@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from sipml_core.engine.bounds import bounds, lower_bound_us
 from sipml_core.engine.kernel import critical_path_us
-from sipml_core.engine.simulate import simulate
+from sipml_core.engine.simulation import simulate
 from sipml_core.errors import StalledError
 
 
@@ -175,7 +175,7 @@ import sys
 sys.path.insert(0, {folder!r})
 import conftest, test_laws
 import numpy as np
-from sipml_core.engine.simulate import simulate
+from sipml_core.engine.simulation import simulate
 for kernel in ("c", "reference"):
     tasks, network = conftest.random_job(np.random.default_rng(9), gpus=8, sends=80)
     print(test_laws.digest(simulate(tasks, network, kernel=kernel)))

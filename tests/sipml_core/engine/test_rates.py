@@ -5,7 +5,7 @@ import pytest
 
 from sipml_core.engine.reference import max_min_rates
 from sipml_core.engine.session import State
-from sipml_core.engine.simulate import open_session
+from sipml_core.engine.simulation import open_session
 
 
 def rates_at_start(tasks, network, kernel, queue="pair"):

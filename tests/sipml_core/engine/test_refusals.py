@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from sipml_core.engine import kernel as kernel_module
-from sipml_core.engine.simulate import CircuitSettings, open_session, simulate
+from sipml_core.engine.simulation import CircuitSettings, open_session, simulate
 from sipml_core.errors import ConfigError, LimitError, SipmlError, StalledError
 
 
@@ -20,7 +20,7 @@ class Always:
     def decide(self, now_us, sent_bytes, backlog_bytes):
         size = len(sent_bytes)
         return CircuitSettings(
-            gbps=np.full(size, self.gbps), carried_gbps=np.zeros(size), dark_us=np.full(size, self.dark_us)
+            gbps=np.full(size, self.gbps), kept_gbps=np.zeros(size), dark_us=np.full(size, self.dark_us)
         )
 
 
@@ -140,8 +140,8 @@ def test_wall_clock_limit(kit, kernel):
 
 def test_progress_is_reported_now_and_then(kit, monkeypatch):
     """Fractions between 0 and 1 that never fall, with the events so far."""
-    monkeypatch.setattr("sipml_core.engine.simulate._PROGRESS_S", 0.0)
-    monkeypatch.setattr("sipml_core.engine.simulate._SLICE", 10)
+    monkeypatch.setattr("sipml_core.engine.simulation._PROGRESS_S", 0.0)
+    monkeypatch.setattr("sipml_core.engine.simulation._SLICE", 10)
     job = kit.job(1)
     for k in range(100):
         job.task(f"t{k}", 0, 1.0)

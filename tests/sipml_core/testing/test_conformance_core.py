@@ -1,7 +1,7 @@
 """The core's own placers and GPU models pass the suites of a stranger's."""
 
 from sipml_core.gpus import A100, V100
-from sipml_core.parallel.placers import PLACERS
+from sipml_core.placement import PLACERS
 from sipml_core.testing import GpuModelConformance, PlacerConformance
 
 

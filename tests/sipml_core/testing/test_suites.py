@@ -6,12 +6,13 @@ import attrs
 import numpy as np
 import pytest
 
-from sipml_core.checks import positive
-from sipml_core.interfaces import GpuModel, Placer, Scheduler, Topology
+from sipml_core.fields.checks import positive
+from sipml_core.fields.options import option
 from sipml_core.model.balanced import Placement
 from sipml_core.model.circuits import CircuitControl, CircuitPlan
-from sipml_core.model.fabric import NO_LINK, Fabric, Routes
-from sipml_core.options import option
+from sipml_core.model.fabric import Fabric
+from sipml_core.model.routes import NO_LINK, Routes
+from sipml_core.plugin.interfaces import GpuModel, Placer, Scheduler, Topology
 from sipml_core.testing import (
     GpuModelConformance,
     LawBroken,
@@ -174,7 +175,7 @@ class Planner(Scheduler):
         return self.finish(
             CircuitPlan(
                 gpus=control.gpus, src=src, dst=dst, gbps=gbps,
-                carried_gbps=np.minimum(gbps, before), dark_us=np.zeros(len(keep)),
+                kept_gbps=np.minimum(gbps, before), dark_us=np.zeros(len(keep)),
             ),
             traffic,
         )  # fmt: skip
@@ -199,13 +200,13 @@ class Backwards(Planner):
 
 class GoesDark(Planner):
     def finish(self, plan, traffic):
-        return attrs.evolve(plan, carried_gbps=0 * plan.gbps)
+        return attrs.evolve(plan, kept_gbps=0 * plan.gbps)
 
 
 class Idle(Planner):
     def finish(self, plan, traffic):
         none = np.zeros(0)
-        return CircuitPlan(gpus=plan.gpus, src=none, dst=none, gbps=none, carried_gbps=none, dark_us=none)
+        return CircuitPlan(gpus=plan.gpus, src=none, dst=none, gbps=none, kept_gbps=none, dark_us=none)
 
 
 def test_a_sound_scheduler_passes():

@@ -1,1 +1,0 @@
-"""Traffic estimators, and bounds that schedulers share."""

@@ -1,0 +1,163 @@
+"""Circuits during a run: when the driver is asked, and what its answer does to capacities."""
+
+from __future__ import annotations
+
+import math
+from typing import Protocol
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.engine.session import Session
+from sipml_core.engine.stall import stalled
+from sipml_core.errors import ConfigError, PluginError
+from sipml_core.fields import float64_vector
+
+#: Decisions in a row that may leave a backlog and move nothing, before the run counts as stalled.
+_FRUITLESS = 10_000
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CircuitSettings:
+    """Capacities of all circuit links of the `Network`, in its order. [circuits]"""
+
+    #: Once everything has settled. [Gbps]
+    gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: From the decision until then. [Gbps]
+    kept_gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: How long that lasts. [us]
+    dark_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
+
+    def check(self, circuits: int) -> None:
+        """Refuse settings that do not fit `circuits` links."""
+        for name in ("gbps", "kept_gbps", "dark_us"):
+            values = getattr(self, name)
+            if len(values) != circuits:
+                raise PluginError(
+                    f"the circuit driver must set {name} of {circuits} circuits, got {len(values)}"
+                )
+            fine = (values >= 0) & (values < np.inf)
+            if not fine.all():
+                bad = int(np.argmin(fine))
+                raise PluginError(
+                    f"the circuit driver's {name} must be finite and not negative, "
+                    f"got {values[bad]} for circuit {bad}"
+                )
+
+
+class CircuitDriver(Protocol):
+    """Decides circuits while a job runs.
+
+    It is asked at time 0, then every `interval_us` (None: never again) while tasks remain, except
+    when nothing was sent over a circuit since the last decision and nothing waits for one.
+    """
+
+    @property
+    def interval_us(self) -> float | None: ...
+
+    def decide(
+        self, now_us: float, sent_bytes: NDArray[np.float64], backlog_bytes: NDArray[np.float64]
+    ) -> CircuitSettings | None:
+        """New settings, or None to keep all as it is, pending changes included.
+
+        Parameters
+        ----------
+        sent_bytes
+            Carried by each circuit link since the last decision. [circuits]
+        backlog_bytes
+            Queued or unfinished on the pairs that cross each circuit link. [circuits]
+        """
+
+
+@attrs.define
+class _PendingCapacity:
+    """Circuits that get their settled capacity at one moment."""
+
+    at_us: float
+    links: NDArray[np.int32]
+    gbps: NDArray[np.float64]
+
+
+class Circuits:
+    """The circuit links of one run, and whoever decides on them (None: they stay at 0)."""
+
+    def __init__(self, session: Session, driver: CircuitDriver | None) -> None:
+        self._session = session
+        self._first = session.network.first_circuit
+        self._driver = driver if self._first < len(session.network.link_gbps) else None
+        interval_us = self._driver.interval_us if self._driver else None
+        if interval_us is not None and not (math.isfinite(interval_us) and interval_us > 0):
+            raise ConfigError(f"interval_us must be positive, got {interval_us!r}")
+        self._interval_us = interval_us
+        self._instants = 0
+        self._decide_at_us = 0.0 if self._driver else math.inf
+        self._pending: list[_PendingCapacity] = []
+        self._carried_bytes = np.zeros(len(session.network.link_gbps) - self._first)
+        self._fruitless = 0
+        self._events_before = -1
+        self.decisions = 0
+        self.capacity_gbps = np.array(session.network.link_gbps)
+
+    @property
+    def next_us(self) -> float:
+        """When something is due; infinite if nothing is."""
+        pending_us = self._pending[0].at_us if self._pending else math.inf
+        return min(self._decide_at_us, pending_us)
+
+    def act(self) -> None:
+        """Do what is due now.
+
+        Raises
+        ------
+        StalledError
+            Nothing moves and no decision will change that.
+        """
+        now_us = self._session.now_us
+        while self._pending and self._pending[0].at_us <= now_us:
+            pending = self._pending.pop(0)
+            self._set(pending.links, pending.gbps)
+        if self._decide_at_us <= now_us:
+            self._decide()
+            self._instants += 1
+            self._decide_at_us = self._instants * self._interval_us if self._interval_us else math.inf
+
+    def _decide(self) -> None:
+        session = self._session
+        carried_bytes = session.carried_bytes()[self._first :]
+        sent_bytes = np.maximum(carried_bytes - self._carried_bytes, 0.0)
+        backlog_bytes = session.backlog_bytes()[self._first :]
+        first, busy = self._instants == 0, bool(sent_bytes.any() or backlog_bytes.any())
+        if not first and not busy and not session.moving:
+            raise stalled(session, self.capacity_gbps)
+        if (first or busy) and self._driver:
+            self._carried_bytes = carried_bytes
+            self.decisions += 1
+            self._apply(self._driver.decide(session.now_us, sent_bytes, backlog_bytes))
+        self._count_fruitless()
+
+    def _apply(self, settings: CircuitSettings | None) -> None:
+        if settings is None:
+            return
+        settings.check(len(self._carried_bytes))
+        links = np.arange(self._first, len(self.capacity_gbps), dtype=np.int32)
+        later = (settings.dark_us > 0) & (settings.gbps != settings.kept_gbps)
+        self._set(links, np.where(later, settings.kept_gbps, settings.gbps))
+        now_us = self._session.now_us
+        self._pending = [
+            _PendingCapacity(now_us + dark_us, links[same], settings.gbps[same])
+            for dark_us in np.unique(settings.dark_us[later]).tolist()
+            for same in [later & (settings.dark_us == dark_us)]
+        ]
+
+    def _set(self, links: NDArray[np.int32], gbps: NDArray[np.float64]) -> None:
+        self.capacity_gbps[links] = gbps
+        self._session.set_capacity(links, gbps)
+
+    def _count_fruitless(self) -> None:
+        session = self._session
+        stuck = not session.moving and session.events == self._events_before
+        self._fruitless = self._fruitless + 1 if stuck else 0
+        self._events_before = session.events
+        if self._fruitless >= _FRUITLESS:
+            raise stalled(session, self.capacity_gbps)

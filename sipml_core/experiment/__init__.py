@@ -1,0 +1,40 @@
+"""From a TOML file to an `Experiment` whose every value is checked.
+
+In: a path or tables, overrides, and a `Registry`. Out: an `Experiment`, or one line that says what is wrong.
+Imports `plugin` and what is below it; never the simulator.
+"""
+
+from sipml_core.experiment.files import absolute_files, refuse_missing_files
+from sipml_core.experiment.overrides import apply_overrides
+from sipml_core.experiment.reading import (
+    EngineTable,
+    Experiment,
+    GpuTable,
+    Interconnect,
+    Job,
+    SearchTable,
+    StrategyTable,
+    divisors,
+    read_experiment,
+    read_interconnect,
+    read_tables,
+)
+from sipml_core.experiment.structure import structure
+
+__all__ = [
+    "EngineTable",
+    "Experiment",
+    "GpuTable",
+    "Interconnect",
+    "Job",
+    "SearchTable",
+    "StrategyTable",
+    "absolute_files",
+    "apply_overrides",
+    "divisors",
+    "read_experiment",
+    "read_interconnect",
+    "read_tables",
+    "refuse_missing_files",
+    "structure",
+]

@@ -1,0 +1,55 @@
+"""How values are declared: options, checks, units, tables of numbers.
+
+In: raw values. Out: checked values, or a `ConfigError` that names what is wrong.
+Imports only `errors`.
+"""
+
+from sipml_core.fields.checks import (
+    at_least,
+    between,
+    bool_vector,
+    each,
+    float64_matrix,
+    float64_vector,
+    int32_matrix,
+    int32_vector,
+    int64_matrix,
+    int64_vector,
+    one_of,
+    positive,
+)
+from sipml_core.fields.csvtable import read_table
+from sipml_core.fields.options import option
+from sipml_core.fields.units import (
+    BYTES_PER_US_PER_GBPS,
+    format_bytes,
+    format_gbps,
+    format_us,
+    parse_bytes,
+    parse_gbps,
+    parse_us,
+)
+
+__all__ = [
+    "BYTES_PER_US_PER_GBPS",
+    "at_least",
+    "between",
+    "bool_vector",
+    "each",
+    "float64_matrix",
+    "float64_vector",
+    "format_bytes",
+    "format_gbps",
+    "format_us",
+    "int32_matrix",
+    "int32_vector",
+    "int64_matrix",
+    "int64_vector",
+    "one_of",
+    "option",
+    "parse_bytes",
+    "parse_gbps",
+    "parse_us",
+    "positive",
+    "read_table",
+]

@@ -1,0 +1,11 @@
+"""From a placement to the tasks of the whole job: compute, transfers, collectives; memory; folding.
+
+In: a `Placement`, a `Plan`, a `Cluster`. Out: a `TaskGraph` of all GPUs, or of those that stand for all.
+Imports `placement` and what is below it.
+"""
+
+from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
+from sipml_core.lowering.groups import GroupTemplate, Lowering, TrafficBytes
+from sipml_core.lowering.memory import check_memory
+
+__all__ = ["GroupTemplate", "Lowering", "NoSymmetryError", "Pairs", "TrafficBytes", "check_memory", "fold"]

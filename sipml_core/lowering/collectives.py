@@ -1,0 +1,197 @@
+"""Ring collectives, added to a TaskBuilder for many groups of members at once.
+
+A collective over n members of M bytes takes the nodes after which each member is ready and returns
+the nodes after which each member has its result. It has one of two forms (`Plan.collective`):
+
+* "ring": the steps themselves. In step s member i sends one of n chunks of M / n bytes to its successor,
+  as soon as the chunk of step s - 1 has come in and, while sums are being formed, its own part is ready.
+* "fluid": one transfer per member to its successor, of all the bytes of the steps, with as many
+  latencies as there are steps. It starts when every member is ready and ends for all at once.
+
+A reduce-scatter and an all-gather take n - 1 steps and M (n - 1) / n bytes per member each; an
+all-reduce is one after the other (Patarasuk & Yuan 2009, "Bandwidth optimal all-reduce algorithms").
+Additions are not charged: they run at memory speed, far above the network's.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.fields import one_of
+from sipml_core.lowering.taskbuilder import Nodes, TaskBuilder
+from sipml_core.model import TaskGraph
+
+#: GPUs in ring order.
+Members = NDArray[np.int32]
+
+
+def all_reduce_bytes(size_bytes: float, members: int) -> float:
+    """What each of `members` sends to all-reduce M bytes, flat or in tiers: 2 M (n - 1) / n. [bytes]"""
+    return 2.0 * size_bytes * (members - 1) / members
+
+
+@attrs.frozen(kw_only=True)
+class Rings:
+    """Adds collectives to `builder`; transfers get `priority`, barriers `label`."""
+
+    builder: TaskBuilder
+    form: str = attrs.field(validator=one_of("ring", "fluid"))
+    priority: int = 0
+    label: int = 0
+    #: Where a member sends: 1 to its successor, -1 to its predecessor.
+    way: int = 1
+    #: Half of the bytes each way round.
+    counter_rotating: bool = False
+
+    def all_reduce(
+        self, members: Members, size_bytes: float, ready: Nodes | None = None, *, made: int | None = None
+    ) -> Nodes:
+        """Everyone gets the sum of M bytes over each group.
+
+        Parameters
+        ----------
+        members
+            GPUs [groups, n]: one ring per group. Or in tiers [groups, ..., n2, n1]: a reduce-scatter
+            over the last axis (inside a server, say), an all-reduce of each 1 / n1 over the axes before
+            it, an all-gather over the last. Bytes per member are the same, `all_reduce_bytes`.
+        size_bytes
+            M. [bytes]
+        ready
+            Nodes after which each member may start, shaped like `members[:, :made]`; None: at once.
+        made
+            Add nodes for the first so many members along axis 1 only, a divisor of their number. The
+            others do what these do, block by block, at the same time; None: for all.
+
+        Returns
+        -------
+        Nodes after which each member has the sum, shaped like `members[:, :made]`.
+        """
+        made = members.shape[1] if made is None else made
+        if self.counter_rotating:
+            return self._both_ways(members, size_bytes, ready, made)
+        if members.ndim == 2:
+            return self._flat_all_reduce(members, size_bytes, ready, made)
+        inner = members.shape[-1]
+        own = members[:, :made]
+        rows = own.reshape(-1, inner)
+        ready = self.reduce_scatter(rows, size_bytes, None if ready is None else ready.reshape(-1, inner))
+        outer, outer_ready = np.moveaxis(members, -1, 1), np.moveaxis(ready.reshape(own.shape), -1, 1)
+        done = self.all_reduce(
+            outer.reshape(-1, *outer.shape[2:]),
+            size_bytes / inner,
+            outer_ready.reshape(-1, *outer_ready.shape[2:]),
+            made=made,
+        )
+        done = np.moveaxis(done.reshape(outer_ready.shape), 1, -1)
+        return self.all_gather(rows, size_bytes, done.reshape(-1, inner)).reshape(own.shape)
+
+    def _both_ways(self, members: Members, size_bytes: float, ready: Nodes | None, made: int) -> Nodes:
+        """Two all-reduces of half of the bytes, in opposite directions at the same time."""
+        done = self.builder.barriers(members[:, :made].shape, label=self.label)
+        for way in (1, -1):
+            ring = attrs.evolve(self, way=way, counter_rotating=False)
+            self.builder.depend(ring.all_reduce(members, size_bytes / 2, ready, made=made), done)
+        return done
+
+    def reduce_scatter(self, members: Members, size_bytes: float, ready: Nodes | None = None) -> Nodes:
+        """Each member gets one n-th of the sum of M bytes; arguments as of `all_reduce`, [groups, n]."""
+        n = members.shape[-1]
+        if n == 1 or self.form == "fluid":
+            return self._fluid(members, size_bytes, n - 1, ready)
+        sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=n - 1)
+        return self._joined(sends[-1:], ready)
+
+    def all_gather(self, members: Members, size_bytes: float, ready: Nodes | None = None) -> Nodes:
+        """Each member gets all M bytes, having one n-th; arguments as of `all_reduce`, [groups, n]."""
+        n = members.shape[-1]
+        if n == 1 or self.form == "fluid":
+            return self._fluid(members, size_bytes, n - 1, ready)
+        sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=1)
+        return self._joined(sends, ready)
+
+    def _flat_all_reduce(self, members: Members, size_bytes: float, ready: Nodes | None, made: int) -> Nodes:
+        """The last chunk to come in is the end: a pair is a queue, so its steps end in order."""
+        n = members.shape[-1]
+        if n == 1 or self.form == "fluid":
+            return self._fluid(members, size_bytes, 2 * (n - 1), ready, made)
+        sends = self._steps(members, size_bytes / n, 2 * (n - 1), ready, own_steps=n, made=made)
+        return np.roll(sends[-1], self.way, axis=-1)
+
+    def _steps(
+        self,
+        members: Members,
+        chunk_bytes: float,
+        steps: int,
+        ready: Nodes | None,
+        *,
+        own_steps: int,
+        made: int | None = None,
+    ) -> Nodes:
+        """Explicit steps [steps, groups, made]; the first `own_steps` need the member's own part.
+
+        The predecessor of the first member is the last one, or that one's image among those made.
+        """
+        src, dst = self._ring(members, made)
+        sends = self.builder.transfers(
+            np.broadcast_to(src, (steps, *src.shape)), dst, chunk_bytes, self.priority
+        )
+        self.builder.depend(np.roll(sends[:-1], self.way, axis=-1), sends[1:])
+        if ready is not None:
+            self.builder.depend(ready, sends[:own_steps])
+        return sends
+
+    def _joined(self, sends: Nodes, ready: Nodes | None) -> Nodes:
+        """A barrier per member after what it receives and after its own part."""
+        done = self.builder.barriers(sends.shape[1:], label=self.label)
+        self.builder.depend(np.roll(sends, self.way, axis=-1), done)
+        if ready is not None:
+            self.builder.depend(ready, done)
+        return done
+
+    def _fluid(
+        self, members: Members, size_bytes: float, steps: int, ready: Nodes | None, made: int | None = None
+    ) -> Nodes:
+        """One transfer per member for all steps of M / n bytes; nothing at all for one member."""
+        n = members.shape[-1]
+        if n == 1:
+            return self.builder.barriers(members.shape, label=self.label) if ready is None else ready
+        src, dst = self._ring(members, made)
+        sends = self.builder.transfers(src, dst, size_bytes * steps / n, self.priority, float(steps))
+        groups = (members.shape[0], 1)
+        if ready is not None:
+            start = self.builder.barriers(groups, label=self.label)
+            self.builder.depend(ready, start)
+            self.builder.depend(start, sends)
+        end = self.builder.barriers(groups, label=self.label)
+        self.builder.depend(sends, end)
+        return np.broadcast_to(end, src.shape)
+
+    def _ring(self, members: Members, made: int | None) -> tuple[Members, Members]:
+        """The first `made` members of each ring (None: all), and whom they send to. [groups, made]"""
+        return members[:, :made], np.roll(members, -self.way, axis=-1)[:, :made]
+
+
+def ring_allreduce_tasks(gpus: int, size_bytes: float, *, form: str = "ring") -> TaskGraph:
+    """One ring all-reduce over GPUs 0, 1, ... `gpus` - 1 and nothing else.
+
+    Parameters
+    ----------
+    gpus
+        Members n.
+    size_bytes
+        Bytes M that each contributes, all from time 0. [bytes]
+    form
+        "ring": 2 n (n - 1) transfers of M / n bytes; "fluid": n transfers of 2 M (n - 1) / n bytes.
+
+    Raises
+    ------
+    ConfigError
+        The form is unknown.
+    SipmlError
+        The size is negative or not finite.
+    """
+    builder = TaskBuilder(gpus, labels=("sync",))
+    Rings(builder=builder, form=form).all_reduce(np.arange(gpus, dtype=np.int32)[None], size_bytes)
+    return builder.build()

@@ -1,0 +1,292 @@
+"""From a placement to the tasks of the whole job: all groups, all iterations, all traffic."""
+
+from __future__ import annotations
+
+import math
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.errors import ConfigError
+from sipml_core.lowering.collectives import Rings, all_reduce_bytes
+from sipml_core.lowering.exchanges import chained
+from sipml_core.lowering.gradients import Bucket, plan_buckets
+from sipml_core.lowering.grouptasks import GroupTasks, Indices, group_tasks, unique_pairs
+from sipml_core.lowering.iterations import next_iteration
+from sipml_core.lowering.taskbuilder import Nodes, TaskBuilder
+from sipml_core.lowering.transfers import Transfers, plan_transfers
+from sipml_core.model import Cluster, Placement, Plan, TaskGraph
+
+
+@attrs.frozen(kw_only=True)
+class TrafficBytes:
+    """What one iteration of the whole job puts on the network. [bytes]"""
+
+    #: Activations and their gradients, inside groups.
+    activations: float
+    #: Synchronisation of parameter gradients.
+    gradients: float
+
+    @property
+    def total(self) -> float:
+        return self.activations + self.gradients
+
+
+def lower(
+    placement: Placement,
+    plan: Plan,
+    cluster: Cluster,
+    *,
+    order: NDArray[np.int32] | None = None,
+    server_gpus: int | None = None,
+) -> TaskGraph:
+    """Tasks, transfers and collectives of `plan.iterations` training steps on all mp x dp GPUs.
+
+    Device d of group g is at layout position g mp + d. Each iteration ends in a mark.
+
+    Parameters
+    ----------
+    placement
+        One group; the others are copies of it.
+    cluster
+        The GPUs; those of half the speed take twice as long for every task.
+    order
+        GPU at each layout position, a permutation of 0 .. N-1; None: the identity. [N]
+    server_gpus
+        Synchronise in two tiers, inside servers of this many consecutive positions, then across
+        (see `two_tiers_fit`); None: one flat ring over the groups.
+
+    Raises
+    ------
+    ConfigError
+        Placement, strategy and cluster disagree about the number of GPUs; `order` is no
+        permutation; groups and servers do not nest.
+    """
+    template = GroupTemplate.of(placement, plan)
+    return Lowering.of(template, cluster, order=order, server_gpus=server_gpus).tasks()
+
+
+def two_tiers_fit(plan: Plan, server_gpus: int) -> bool:
+    """Whether servers of `server_gpus` GPUs hold several whole groups each, and all are full.
+
+    Then `lower` may synchronise inside servers first. Where a group fills a server or more, its
+    counterparts are in different servers anyway.
+    """
+    groups = server_gpus // plan.mp
+    return groups > 1 and server_gpus % plan.mp == 0 and plan.dp % groups == 0
+
+
+def traffic_bytes(placement: Placement, plan: Plan) -> TrafficBytes:
+    """Bytes that `lower` sends in one iteration, by kind."""
+    return GroupTemplate.of(placement, plan).traffic
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class GroupTemplate:
+    """What one group does in one iteration, wherever its GPUs are."""
+
+    plan: Plan
+    group: GroupTasks
+    transfers: Transfers
+    buckets: list[Bucket]
+
+    @classmethod
+    def of(cls, placement: Placement, plan: Plan) -> GroupTemplate:
+        """Plan the groups of `plan`; `ConfigError` if `placement` is for another mp."""
+        if placement.limits.devices != plan.mp:
+            raise ConfigError(
+                f"placement is for mp={placement.limits.devices}, the strategy has mp={plan.mp}"
+            )
+        group = group_tasks(placement, recompute=plan.recompute)
+        transfers, limits = plan_transfers(group), placement.limits
+        if plan.exchange == "chain":
+            transfers, limits = chained(transfers, group), attrs.evolve(limits, range_hops=1)
+        return cls(
+            plan=plan,
+            group=group,
+            transfers=transfers,
+            buckets=plan_buckets(group, plan.bucket_bytes, limits),
+        )
+
+    @property
+    def traffic(self) -> TrafficBytes:
+        """What one iteration of all groups sends."""
+        gradients = 0.0
+        for bucket in self.buckets:
+            members = self.plan.dp * len(bucket.devices)
+            gradients += members * all_reduce_bytes(bucket.size_bytes, members)
+        activations = self.plan.dp * float(self.transfers.size_bytes.sum())
+        return TrafficBytes(activations=activations, gradients=gradients)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Lowering:
+    """A plan given GPUs: ready to make the tasks of all groups, or of the first few."""
+
+    template: GroupTemplate
+    #: GPU of device d in group g. [dp, mp]
+    layout: NDArray[np.int32]
+    #: Shape into which the dp counterparts are arranged, innermost last.
+    tiers: tuple[int, ...]
+    #: Speed of each GPU relative to the others. [gpus]
+    speed: NDArray[np.float64]
+
+    @classmethod
+    def of(
+        cls,
+        template: GroupTemplate,
+        cluster: Cluster,
+        *,
+        order: NDArray[np.int32] | None = None,
+        server_gpus: int | None = None,
+    ) -> Lowering:
+        """See `lower`."""
+        speed = np.ones(cluster.gpus)
+        for gpu, relative in cluster.gpu_speed:
+            speed[gpu] = relative
+        return cls(
+            template=template,
+            layout=_layout(template.plan, cluster, order),
+            tiers=_tiers(template.plan, server_gpus),
+            speed=speed,
+        )
+
+    @property
+    def plan(self) -> Plan:
+        return self.template.plan
+
+    @property
+    def period(self) -> int:
+        """Groups after which the job repeats along the layout: those of one server in two tiers, else 1."""
+        return math.prod(self.tiers[1:])
+
+    def tasks(self, groups: int | None = None) -> TaskGraph:
+        """The tasks of all groups, or of the first `groups` of them only.
+
+        A part of the groups, a multiple of `period` that divides dp, sends what it would send in the
+        whole job, to the same GPUs, but waits for its own members where it would wait for others: right
+        if the others do the same at the same time (see `folding`).
+        """
+        groups = self.plan.dp if groups is None else groups
+        group = self.template.group
+        kinds = [op.kind for op in group.graph.graph.ops]
+        labels = (*dict.fromkeys(kinds), "sync")
+        builder = TaskBuilder(self.plan.gpus, labels)
+        label = np.array([labels.index(kind) for kind in kinds], dtype=np.int32)[group.op]
+        chain = next_iteration(group)
+        marks: list[Nodes] = []
+        previous: Nodes | None = None
+        for iteration in range(self.plan.iterations):
+            tasks, mark = self._iteration(builder, groups, label, iteration * self._priorities)
+            if previous is not None:
+                builder.depend(previous[:, chain[0]], tasks[:, chain[1]])
+                builder.depend(marks[-1], mark)
+            previous = tasks
+            marks.append(mark)
+        return builder.build(np.concatenate(marks))
+
+    @property
+    def _priorities(self) -> int:
+        """Priorities used by one iteration: tasks and activations first, then buckets in their order."""
+        return len(self.template.group.subop) + len(self.template.buckets)
+
+    def _iteration(
+        self, builder: TaskBuilder, groups: int, label: Indices, priority: int
+    ) -> tuple[Nodes, Nodes]:
+        """Tasks [groups, tasks] of one iteration and its mark [1]."""
+        group, transfers, buckets = self.template.group, self.template.transfers, self.template.buckets
+        layout = self.layout[:groups]
+        gpu = layout[:, group.device]
+        duration = group.duration_us / self.speed[gpu]
+        tasks = builder.tasks(gpu, duration, group.position + priority, label)
+        sends = builder.transfers(
+            layout[:, transfers.sender],
+            layout[:, transfers.device],
+            transfers.size_bytes,
+            transfers.position + priority,
+        )
+        before, after = _direct(group)
+        builder.depend(tasks[:, before], tasks[:, after])
+        builder.depend(tasks[:, transfers.maker], sends[:, transfers.made])
+        builder.depend(sends[:, transfers.before], sends[:, transfers.after])
+        arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
+        builder.depend(sends[:, arrival], tasks[:, consumer])
+        synced = [
+            self._synchronise(builder, tasks, bucket, priority + len(group.subop) + number)
+            for number, bucket in enumerate(buckets)
+        ]
+        waited_for = np.concatenate([before, transfers.maker, *(b.producers for b in buckets)])
+        ends = np.setdiff1d(np.arange(len(group.subop)), waited_for)
+        mark = builder.barriers(1, label=len(builder.labels) - 1)
+        for nodes in (tasks[:, ends], *synced):
+            builder.depend(nodes, mark)
+        return tasks, mark
+
+    def _synchronise(self, builder: TaskBuilder, tasks: Nodes, bucket: Bucket, priority: int) -> Nodes:
+        """The collective of one bucket; returns where it ends on each member. [groups, members]
+
+        A member that makes none of the gradients joins in when all makers of its group are done. It
+        waits for makers that are no members too: these did the same as the member did.
+        """
+        label = len(builder.labels) - 1
+        devices = len(bucket.devices)
+        device = self.template.group.device
+        column = np.full(self.plan.mp, -1)
+        column[list(bucket.devices)] = np.arange(devices)
+        maker, user = column[device[bucket.producers]], column[device[bucket.consumers]]
+        inside = maker >= 0
+        ready = builder.barriers((len(tasks), devices), label=label)
+        builder.depend(tasks[:, bucket.producers[inside]], ready[:, maker[inside]])
+        idle = np.flatnonzero(np.bincount(maker[inside], minlength=devices) == 0)
+        builder.depend(tasks[:, bucket.producers[inside], None], ready[:, None, idle])
+        builder.depend(tasks[:, bucket.producers[~inside], None], ready[:, None, :])
+        rings = Rings(
+            builder=builder,
+            form=self.plan.collective,
+            priority=priority,
+            label=label,
+            counter_rotating=self.plan.counter_rotating,
+        )
+        members = self.layout[:, bucket.devices].reshape(1, *self.tiers, devices)
+        made = len(tasks) // self.period
+        done = rings.all_reduce(
+            members, bucket.size_bytes, ready.reshape(1, made, *self.tiers[1:], devices), made=made
+        ).reshape(ready.shape)
+        builder.depend(done[:, user], tasks[:, bucket.consumers])
+        return done
+
+
+def _layout(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:
+    if plan.gpus != cluster.gpus:
+        raise ConfigError(f"mp * dp must equal the cluster's {cluster.gpus} GPUs, got {plan.mp} * {plan.dp}")
+    gpus = np.arange(cluster.gpus, dtype=np.int32)
+    if order is None:
+        order = gpus
+    elif not np.array_equal(np.sort(order), gpus):
+        raise ConfigError(f"order must be a permutation of 0..{cluster.gpus - 1}")
+    return np.asarray(order, dtype=np.int32).reshape(plan.dp, plan.mp)
+
+
+def _tiers(plan: Plan, server_gpus: int | None) -> tuple[int, ...]:
+    """How the dp counterparts of a device are arranged: (servers, groups in each), or (dp,)."""
+    if server_gpus is not None and server_gpus < 1:
+        raise ConfigError(f"server_gpus must be at least 1, got {server_gpus}")
+    if server_gpus is None or plan.mp % server_gpus == 0:
+        return (plan.dp,)
+    if not two_tiers_fit(plan, server_gpus):
+        raise ConfigError(
+            f"two-tier synchronisation needs whole groups in whole servers: {plan.dp} groups of "
+            f"mp={plan.mp} do not fill servers of {server_gpus} GPUs"
+        )
+    groups = server_gpus // plan.mp
+    return (plan.dp // groups, groups)
+
+
+def _direct(group: GroupTasks) -> tuple[Indices, Indices]:
+    """Dependencies between tasks that no transfer carries: on one device, and gates."""
+    local = group.device[group.edge_src] == group.device[group.edge_dst]
+    return unique_pairs(
+        np.concatenate([group.edge_src[local], group.gate_before]),
+        np.concatenate([group.edge_dst[local], group.gate_after]),
+    )

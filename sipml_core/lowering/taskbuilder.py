@@ -1,0 +1,146 @@
+"""Append nodes and dependencies in bulk; get a TaskGraph at the end."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+from sipml_core.model import BARRIER, TaskGraph
+
+#: Ids of nodes: 0, 1, ... for compute tasks and barriers, -1, -2, ... for transfers until `build` renumbers.
+Nodes = NDArray[np.int32]
+
+
+class TaskBuilder:
+    """Collects tasks, barriers, transfers and dependencies as arrays.
+
+    Every method takes arrays of any shape (operands broadcast) and returns node ids of that shape,
+    so that one call adds the same thing to all replicas.
+
+    Parameters
+    ----------
+    gpus
+        GPUs of the job.
+    labels
+        Names of the kinds of work, see `TaskGraph.labels`.
+    """
+
+    def __init__(self, gpus: int, labels: Sequence[str] = ()) -> None:
+        self.gpus = gpus
+        self.labels = tuple(labels)
+        self._tasks: list[tuple[NDArray[np.generic], ...]] = []
+        self._transfers: list[tuple[NDArray[np.generic], ...]] = []
+        self._edges: list[tuple[Nodes, Nodes]] = []
+        self._task_count = 0
+        self._transfer_count = 0
+
+    def tasks(self, gpu: ArrayLike, duration_us: ArrayLike, priority: ArrayLike, label: ArrayLike) -> Nodes:
+        """Compute tasks. `duration_us` in us; `label` indexes `labels`."""
+        columns = _broadcast(gpu, duration_us, priority, label)
+        self._tasks.append(_flat(columns, (np.int32, np.float64, np.int32, np.int32)))
+        first = self._task_count
+        self._task_count += columns[0].size
+        return np.arange(first, self._task_count, dtype=np.int32).reshape(columns[0].shape)
+
+    def barriers(self, shape: int | tuple[int, ...], *, label: int = 0) -> Nodes:
+        """Nodes that take no time and fire when their predecessors have."""
+        return self.tasks(np.full(shape, BARRIER), 0.0, 0, label)
+
+    def transfers(
+        self,
+        src: ArrayLike,
+        dst: ArrayLike,
+        size_bytes: ArrayLike,
+        priority: ArrayLike,
+        hops: ArrayLike = 1.0,
+    ) -> Nodes:
+        """Transfers between different GPUs. `size_bytes` in bytes."""
+        columns = _broadcast(src, dst, size_bytes, priority, hops)
+        kinds = (np.int32, np.int32, np.float64, np.int32, np.float64)
+        self._transfers.append(_flat(columns, kinds))
+        first = self._transfer_count
+        self._transfer_count += columns[0].size
+        return ~np.arange(first, self._transfer_count, dtype=np.int32).reshape(columns[0].shape)
+
+    def depend(self, before: ArrayLike, after: ArrayLike) -> None:
+        """Every node of `after` waits for its counterpart in `before`."""
+        columns = _broadcast(before, after)
+        if not columns[0].size:
+            return
+        first, second = _flat(columns, (np.int32, np.int32))
+        self._edges.append((first, second))  # type: ignore[arg-type]
+
+    def build(self, marks: ArrayLike = ()) -> TaskGraph:
+        """The finished graph, once; repeated dependencies are kept once, successors in order of id.
+
+        Raises
+        ------
+        SipmlError
+            A GPU, a size or a duration is out of range (see `TaskGraph`).
+        """
+        succ_start, successors = self._successors()
+        gpu, duration_us, task_priority, label = _joined(self._tasks, 4)
+        src, dst, size_bytes, transfer_priority, hops = _joined(self._transfers, 5)
+        return TaskGraph(
+            gpus=self.gpus,
+            gpu=gpu,
+            duration_us=duration_us,
+            priority=np.concatenate([task_priority, transfer_priority]),
+            src=src,
+            dst=dst,
+            size_bytes=size_bytes,
+            hops=hops,
+            succ_start=succ_start,
+            successors=successors,
+            marks=np.asarray(marks, dtype=np.int32).reshape(-1),
+            label=label,
+            labels=self.labels,
+        )
+
+    def _successors(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
+        """Dependencies as a compressed adjacency: one sort of (before, after) packed in 64 bits."""
+        key = np.empty(sum(len(before) for before, _ in self._edges), dtype=np.int64)
+        at = len(key)
+        while self._edges:
+            before, after = self._edges.pop()
+            part = key[at - len(before) : at]
+            part[:] = self._final(before)
+            part <<= 32
+            part |= self._final(after)
+            at -= len(before)
+        key.sort()
+        repeated = key[1:] == key[:-1]
+        if repeated.any():
+            key = key[np.flatnonzero(np.concatenate([[True], ~repeated]))]
+        successors = (key & 0xFFFFFFFF).astype(np.int32)
+        key >>= 32
+        succ_start = np.zeros(self._task_count + self._transfer_count + 1, dtype=np.int64)
+        np.cumsum(np.bincount(key, minlength=len(succ_start) - 1), out=succ_start[1:])
+        return succ_start, successors
+
+    def _final(self, nodes: Nodes) -> Nodes:
+        """Node numbers of the TaskGraph: transfers come after all tasks."""
+        return np.where(nodes < 0, self._task_count + ~nodes, nodes)
+
+
+def _broadcast(*operands: ArrayLike) -> list[NDArray[np.generic]]:
+    arrays = [np.asarray(operand) for operand in operands]
+    shape = np.broadcast_shapes(*(array.shape for array in arrays))
+    return [array if array.shape == shape else np.broadcast_to(array, shape) for array in arrays]
+
+
+def _flat(columns: Sequence[NDArray[np.generic]], kinds: tuple[type, ...]) -> tuple[NDArray[np.generic], ...]:
+    return tuple(
+        np.ascontiguousarray(column, dtype=kind).reshape(-1)
+        for column, kind in zip(columns, kinds, strict=True)
+    )
+
+
+def _joined(chunks: list[tuple[NDArray[np.generic], ...]], width: int) -> list[NDArray[np.generic]]:
+    if not chunks:
+        return [np.empty(0) for _ in range(width)]
+    if len(chunks) == 1:
+        return list(chunks[0])
+    return [np.concatenate(column) for column in zip(*chunks, strict=True)]

@@ -1,1 +1,0 @@
-"""From an operation graph to the tasks of a whole job: partition, placement, lowering."""

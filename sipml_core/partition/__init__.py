@@ -1,0 +1,23 @@
+"""From operations to sub-ops of about tau: which dimension each op is cut along, and into how many parts.
+
+In: an `OpGraph`, a GPU, `Prices`. Out: a `Layout` and a `BalancedGraph`.
+Imports `plugin` and what is below it; knows no topology and no device.
+"""
+
+from sipml_core.partition.layouts import Layout, fixed_layout, leader_index, leads, tensor_layout
+from sipml_core.partition.overlap import box_key, boxes
+from sipml_core.partition.partitioning import partition
+from sipml_core.partition.splits import choose_splits, explain
+
+__all__ = [
+    "Layout",
+    "box_key",
+    "boxes",
+    "choose_splits",
+    "explain",
+    "fixed_layout",
+    "leader_index",
+    "leads",
+    "partition",
+    "tensor_layout",
+]

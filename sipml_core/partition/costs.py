@@ -1,0 +1,226 @@
+"""What the cuts of ops cost: the tables that the choice of split dimensions minimises.
+
+A leading op brings its followers along, so every cost depends on the cut of one leading op or of
+two: compute and gradient synchronisation on one, traffic of an edge on the two that its ends
+follow. Forward edges, gradients on the way back and saved activations are all edges of the graph.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.fields import BYTES_PER_US_PER_GBPS
+from sipml_core.model import Op, Operand, OpGraph, Phase, Role, precision
+from sipml_core.partition.layouts import leader_index, leads
+from sipml_core.partition.overlap import BoxKey, OverlapRule, box_key
+from sipml_core.partition.partitioning import WHOLE, Cut, following_cut, own_cut
+from sipml_core.partition.slices import SliceTimes
+
+Table = NDArray[np.float64]
+
+
+@attrs.frozen(kw_only=True)
+class Budget:
+    """What a layout is costed for."""
+
+    #: Devices of a group, and time a sub-op aims at. [us]
+    mp: int
+    tau_us: float
+    #: Replicas, and bandwidth of a GPU in each direction.
+    dp: int
+    gbps: float
+    #: Activations are made again on the way back, so they take no memory to speak of.
+    recompute: bool = False
+
+    def transfer_us(self, size_bytes: float) -> float:
+        """Time of that many bytes through one port. [us]"""
+        return size_bytes / (self.gbps * BYTES_PER_US_PER_GBPS)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Variable:
+    """One leading op and what each way to cut it costs. [cuts]"""
+
+    op: Op
+    cuts: tuple[Cut, ...]
+    #: Its slices and its followers', each op's longest slice. [us]
+    compute_us: Table
+    #: The part of it that is backward work, which synchronisation can hide behind. [us]
+    backward_us: Table
+    #: Traffic between the op and its own followers. [us]
+    traffic_us: Table
+    #: Gradient synchronisation if nothing hides it. [us]
+    sync_us: Table
+    #: Parameters with gradients and optimizer state, and saved activations, on one device. [bytes]
+    memory_bytes: Table
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class SplitCosts:
+    """All costs of one graph."""
+
+    variables: tuple[Variable, ...]
+    #: Traffic between two variables u < v. [cuts of u, cuts of v] [us]
+    pairs: dict[tuple[int, int], Table]
+
+
+def split_costs(graph: OpGraph, times: SliceTimes, rule: OverlapRule, budget: Budget) -> SplitCosts:
+    """Cost tables of `graph`.
+
+    Traffic of an edge is the time of the busiest port, as if part p of P sat on device
+    floor(p mp / P) (placer "aligned") and nothing else used the network; a box that several ops of
+    one leader need is sent once.
+    """
+    return _Costing(graph, times, rule, budget).tables()
+
+
+class _Costing:
+    def __init__(self, graph: OpGraph, times: SliceTimes, rule: OverlapRule, budget: Budget) -> None:
+        self.graph, self.times, self.rule, self.budget = graph, times, rule, budget
+        self.shape = {tensor.name: tensor.shape for tensor in graph.tensors}
+        self.leading = [op for op in graph.ops if leads(op)]
+        number = {op.name: index for index, op in enumerate(self.leading)}
+        leader = leader_index(graph)
+        self.variable = {op.name: number[graph.ops[leader[i]].name] for i, op in enumerate(graph.ops)}
+        self.cuts = [self._candidates(op) for op in self.leading]
+        self.followers: dict[int, list[Op]] = defaultdict(list)
+        for op in graph.ops:
+            self.followers[self.variable[op.name]].append(op)
+        self._saved = self._saved_reads()
+        self._crossing: dict[tuple[BoxKey, BoxKey], int] = {}
+
+    def tables(self) -> SplitCosts:
+        pairs = self._traffic()
+        owners = _parameter_owners(self.graph)
+        variables = []
+        for index, op in enumerate(self.leading):
+            own = pairs.pop((index, index), None)
+            cuts = self.cuts[index]
+            compute = [[self._longest_us(o, cut) for o in self.followers[index]] for cut in cuts]
+            backward = np.array([o.phase is Phase.BACKWARD for o in self.followers[index]])
+            variables.append(
+                Variable(
+                    op=op,
+                    cuts=cuts,
+                    compute_us=np.sum(compute, axis=1),
+                    backward_us=np.asarray(compute) @ backward,
+                    traffic_us=np.zeros(len(cuts)) if own is None else own.diagonal(),
+                    sync_us=np.array([self._sync_us(index, cut) for cut in cuts]),
+                    memory_bytes=np.array([self._memory_bytes(index, cut, owners) for cut in cuts]),
+                )
+            )
+        return SplitCosts(variables=tuple(variables), pairs=pairs)
+
+    def _saved_reads(self) -> dict[int, list[tuple[Op, Operand]]]:
+        """Activations of the forward pass that backward ops read, by variable."""
+        saved: dict[int, list[tuple[Op, Operand]]] = defaultdict(list)
+        made = {o.tensor for op in self.graph.ops if op.phase is Phase.FORWARD for o in op.writes}
+        for op in self.graph.ops:
+            if op.phase is Phase.BACKWARD and not self.budget.recompute:
+                saved[self.variable[op.name]] += [(op, o) for o in op.reads if o.tensor in made]
+        return saved
+
+    def _candidates(self, op: Op) -> tuple[Cut, ...]:
+        whole_us = self.times.kernel_us(op)
+        budget = self.budget
+        cuts = [own_cut(op, dim, whole_us, mp=budget.mp, tau_us=budget.tau_us) for dim in op.splits]
+        return tuple(dict.fromkeys([WHOLE, *cuts]))
+
+    def _cut_of(self, op: Op, leader: Cut) -> Cut:
+        return leader if leads(op) else following_cut(op, leader)
+
+    def _longest_us(self, op: Op, leader: Cut) -> float:
+        cut = self._cut_of(op, leader)
+        parts = 1 if cut.dim is None else cut.parts
+        return float(self.times.durations_us(op, cut.dim, parts).max())
+
+    def _key(self, op: Op, operand: Operand, leader: Cut) -> BoxKey:
+        cut = self._cut_of(op, leader)
+        return box_key(op, operand, self.shape[operand.tensor], cut.dim, cut.parts)
+
+    def _traffic(self) -> dict[tuple[int, int], Table]:
+        """Traffic of all edges, by the variables at their ends; the diagonal where both are one."""
+        readers: dict[tuple[str, int], list[tuple[Op, Operand]]] = defaultdict(list)
+        for op in self.graph.ops:
+            for operand in op.reads:
+                if self.graph.tensor[operand.tensor].role is Role.ACTIVATION:
+                    readers[operand.tensor, self.variable[op.name]].append((op, operand))
+        writers = {operand.tensor: (op, operand) for op in self.graph.ops for operand in op.writes}
+        pairs: dict[tuple[int, int], Table] = {}
+        for (tensor, target), reads in readers.items():
+            if tensor in writers:
+                source, table = self._tensor_traffic(writers[tensor], reads)
+                pair, table = ((source, target), table) if source <= target else ((target, source), table.T)
+                pairs[pair] = pairs[pair] + table if pair in pairs else table
+        return pairs
+
+    def _tensor_traffic(
+        self, write: tuple[Op, Operand], reads: list[tuple[Op, Operand]]
+    ) -> tuple[int, Table]:
+        """One tensor to the ops of one leader, each box sent once: the largest need counts."""
+        source, target = self.variable[write[0].name], self.variable[reads[0][0].name]
+        held = [self._key(*write, cut) for cut in self.cuts[source]]
+        needed = [{self._key(*read, cut) for read in reads} for cut in self.cuts[target]]
+        element_bytes = self.graph.tensor[write[1].tensor].element_bytes
+        elements = [[max(self._busiest(h, n) for n in ns) for ns in needed] for h in held]
+        return source, np.asarray(self.budget.transfer_us(1.0) * element_bytes * np.array(elements))
+
+    def _busiest(self, held: BoxKey, needed: BoxKey) -> int:
+        """Most elements that one device sends or receives."""
+        if (held, needed) not in self._crossing:
+            met, mp = self.rule.overlap(held, needed), self.budget.mp
+            source, target = met.src * mp // held[1], met.dst * mp // needed[1]
+            crossing = np.where(source != target, met.elements, 0)
+            sent, received = np.bincount(source, crossing), np.bincount(target, crossing)
+            self._crossing[held, needed] = int(max(sent.max(initial=0), received.max(initial=0)))
+        return self._crossing[held, needed]
+
+    def _sync_us(self, index: int, leader: Cut) -> float:
+        """Ring all-reduce of each gradient over all that hold a part of it: 2 (n - 1) / n of its bytes."""
+        total = 0.0
+        for op in self.followers[index]:
+            for operand in op.writes:
+                tensor = self.graph.tensor[operand.tensor]
+                if tensor.role is Role.GRADIENT:
+                    key = self._key(op, operand, leader)
+                    boxes = self.rule.boxes(key)
+                    size = self._largest(key) * tensor.element_bytes
+                    holders = len(boxes.lo) // len(np.unique(boxes.lo, axis=0))
+                    members = holders * self.budget.dp
+                    total += self.budget.transfer_us(2.0 * (members - 1) / members * size)
+        return total
+
+    def _memory_bytes(self, index: int, cut: Cut, owners: dict[str, str]) -> float:
+        held = precision(self.graph.precision)
+        state_bytes = held.parameter_bytes + held.gradient_bytes + held.optimizer_bytes
+        op = self.leading[index]
+        parameters = sum(
+            self._largest(self._key(op, operand, cut))
+            for operand in op.reads
+            if owners.get(operand.tensor) == op.name
+        )
+        saved: dict[str, float] = {}
+        for reader, operand in self._saved[index]:
+            size = self._largest(self._key(reader, operand, cut))
+            size *= self.graph.tensor[operand.tensor].element_bytes
+            saved[operand.tensor] = max(saved.get(operand.tensor, 0.0), size)
+        return parameters * state_bytes + sum(saved.values())
+
+    def _largest(self, key: BoxKey) -> float:
+        """Elements of the largest part's box."""
+        boxes = self.rule.boxes(key)
+        return float((boxes.hi - boxes.lo).prod(axis=1).max())
+
+
+def _parameter_owners(graph: OpGraph) -> dict[str, str]:
+    """The first op that reads each parameter: a shared one is counted there."""
+    owners: dict[str, str] = {}
+    for op in graph.ops:
+        for operand in op.reads:
+            if graph.tensor[operand.tensor].role is Role.PARAMETER:
+                owners.setdefault(operand.tensor, op.name)
+    return owners

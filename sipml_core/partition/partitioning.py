@@ -1,0 +1,240 @@
+"""From the operation graph to the balanced graph: sub-ops of about tau (paper, section 3.2, i)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.errors import ConfigError
+from sipml_core.model import MAX_RANK, BalancedGraph, Cluster, Op, OpGraph, Phase, Role
+from sipml_core.partition.layouts import Layout, checked_dims, checked_duplicates, leader_index, leads
+from sipml_core.partition.overlap import BoxKey, OverlapRule, box_key
+from sipml_core.partition.slices import SliceTimes
+from sipml_core.plugin import GpuModel
+
+
+@attrs.frozen
+class Cut:
+    """How one op is divided. `parts` > 1 with no `dim`: every part does the whole op (a replica)."""
+
+    dim: str | None
+    parts: int
+
+    @property
+    def replicated(self) -> bool:
+        return self.dim is None and self.parts > 1
+
+
+WHOLE = Cut(None, 1)
+
+
+def parts_for(time_us: float, tau_us: float, mp: int, extent: int) -> int:
+    """Equal parts of about tau: the nearest whole number, at most one per device or iteration."""
+    return max(1, min(math.floor(time_us / tau_us + 0.5), mp, extent))
+
+
+def own_cut(op: Op, dim: str | None, time_us: float, *, mp: int, tau_us: float) -> Cut:
+    """How an op that follows none is cut along `dim`."""
+    if dim is None:
+        return WHOLE
+    parts = parts_for(time_us, tau_us, mp, op.dims[dim])
+    return Cut(dim, parts) if parts > 1 else WHOLE
+
+
+def following_cut(op: Op, leader: Cut, *, duplicated: bool = False) -> Cut:
+    """How an op is cut that follows one cut as `leader`.
+
+    Part p then needs what part p of the leader holds. An optimizer op that lacks the dimension
+    updates parameters that every part keeps a copy of, so it is repeated beside each, and so is that
+    of a duplicated op; any other op that lacks it stays whole.
+    """
+    copies = op.phase is Phase.OPTIMIZER
+    if leader.dim is None or leader.dim not in op.dims or (duplicated and copies):
+        return Cut(None, leader.parts) if copies else WHOLE
+    parts = min(leader.parts, op.dims[leader.dim])
+    return Cut(leader.dim, parts) if parts > 1 else WHOLE
+
+
+def partition(
+    graph: OpGraph,
+    gpu: GpuModel,
+    cluster: Cluster,
+    *,
+    mp: int,
+    tau_us: float,
+    layout: Layout | Mapping[str, str | None] | None = None,
+) -> BalancedGraph:
+    """Cut every op into equal sub-ops of about `tau_us`, at most `mp` of them.
+
+    An op that the layout duplicates has a sub-op on every device where its extent allows it, each of
+    which takes as long as the whole op.
+
+    Parameters
+    ----------
+    graph
+        One training step on one replica.
+    gpu, cluster
+        Give the time of every slice: kernel time, minimum and launch.
+    mp
+        Devices of a group, k. With 1, every op stays whole.
+    tau_us
+        Compute time that a sub-op aims at. [us]
+    layout
+        Split dimension of the forward ops; see `sipml_core.partition.splits.choose_splits`.
+        Ops it leaves out are cut along the batch where they can be.
+
+    Returns
+    -------
+    BalancedGraph
+        Sub-ops with durations, data edges by the overlap rule, gradient shards.
+
+    Raises
+    ------
+    ConfigError
+        `mp` or `tau_us` is not positive, the layout does not fit the graph, or a tensor has more
+        than `MAX_RANK` axes.
+    """
+    if mp < 1:
+        raise ConfigError(f"mp must be at least 1, got {mp}")
+    if not (math.isfinite(tau_us) and tau_us > 0):
+        raise ConfigError(f"tau_us must be positive, got {tau_us}")
+    for tensor in graph.tensors:
+        if len(tensor.shape) > MAX_RANK:
+            raise ConfigError(f"tensor {tensor.name!r} has {len(tensor.shape)} axes, at most {MAX_RANK}")
+    rule = OverlapRule()
+    times = SliceTimes(graph, gpu, cluster, rule)
+    names = checked_duplicates(graph, layout) if mp > 1 else frozenset()
+    duplicated = np.array([graph.ops[op].name in names for op in leader_index(graph)], dtype=np.bool_)
+    cuts = _cuts(graph, times, checked_dims(graph, layout), names, mp=mp, tau_us=tau_us)
+    first = np.concatenate(([0], np.cumsum([cut.parts for cut in cuts])))
+    edges, shards = _Rows(), _Rows()
+    _collect(graph, cuts, duplicated, first, rule, edges, shards)
+    duration = [
+        _durations(times, op, cut, in_full)
+        for op, cut, in_full in zip(graph.ops, cuts, duplicated, strict=True)
+    ]
+    return BalancedGraph(
+        graph=graph,
+        split_dim=tuple(cut.dim for cut in cuts),
+        duplicated=duplicated,
+        first=first,
+        duration_us=np.concatenate(duration) if duration else np.empty(0),
+        edge_src=edges.column(0),
+        edge_dst=edges.column(1),
+        edge_tensor=edges.column(2),
+        edge_lo=edges.lo,
+        edge_hi=edges.hi,
+        shard_subop=shards.column(1),
+        shard_tensor=shards.column(2),
+        shard_lo=shards.lo,
+        shard_hi=shards.hi,
+    )
+
+
+def _cuts(
+    graph: OpGraph,
+    times: SliceTimes,
+    dims: Mapping[str, str | None],
+    duplicated: frozenset[str],
+    *,
+    mp: int,
+    tau_us: float,
+) -> list[Cut]:
+    cuts: dict[str, Cut] = {}
+
+    def cut_of(op: Op) -> Cut:
+        if op.name not in cuts:
+            dim = dims.get(op.name)
+            if not leads(op):
+                leader = graph.op[op.follows or ""]
+                cuts[op.name] = following_cut(op, cut_of(leader), duplicated=leader.name in duplicated)
+            elif dim is not None and op.name in duplicated:
+                cuts[op.name] = Cut(dim, min(mp, op.dims[dim])) if op.dims[dim] > 1 else WHOLE
+            else:
+                whole_us = 0.0 if mp == 1 else times.kernel_us(op)
+                cuts[op.name] = own_cut(op, dim, whole_us, mp=mp, tau_us=tau_us)
+        return cuts[op.name]
+
+    return [cut_of(op) for op in graph.ops]
+
+
+def _durations(times: SliceTimes, op: Op, cut: Cut, duplicated: bool) -> NDArray[np.float64]:
+    if cut.replicated or duplicated:
+        return np.repeat(times.durations_us(op, None, 1), cut.parts)
+    return times.durations_us(op, cut.dim, cut.parts)
+
+
+class _Rows:
+    """Edges or shards as they are found: (source, target, tensor) and a box, in blocks."""
+
+    def __init__(self) -> None:
+        self._ids: list[NDArray[np.int32]] = [np.empty((0, 3), dtype=np.int32)]
+        self._lo: list[NDArray[np.int32]] = [np.empty((0, MAX_RANK), dtype=np.int32)]
+        self._hi: list[NDArray[np.int32]] = [np.empty((0, MAX_RANK), dtype=np.int32)]
+
+    def add(
+        self,
+        src: NDArray[np.int64],
+        dst: NDArray[np.int64],
+        tensor: int,
+        lo: NDArray[np.int64],
+        hi: NDArray[np.int64],
+    ) -> None:
+        count, rank = lo.shape
+        ids = np.empty((count, 3), dtype=np.int32)
+        ids[:, 0], ids[:, 1], ids[:, 2] = src, dst, tensor
+        padded_lo = np.zeros((count, MAX_RANK), dtype=np.int32)
+        padded_hi = np.ones((count, MAX_RANK), dtype=np.int32)
+        padded_lo[:, :rank], padded_hi[:, :rank] = lo, hi
+        self._ids.append(ids)
+        self._lo.append(padded_lo)
+        self._hi.append(padded_hi)
+
+    def column(self, index: int) -> NDArray[np.int32]:
+        return np.concatenate([block[:, index] for block in self._ids])
+
+    @property
+    def lo(self) -> NDArray[np.int32]:
+        return np.concatenate(self._lo)
+
+    @property
+    def hi(self) -> NDArray[np.int32]:
+        return np.concatenate(self._hi)
+
+
+def _collect(
+    graph: OpGraph,
+    cuts: list[Cut],
+    duplicated: NDArray[np.bool_],
+    first: NDArray[np.int64],
+    rule: OverlapRule,
+    edges: _Rows,
+    shards: _Rows,
+) -> None:
+    """Find all data edges and gradient shards, consumer by consumer."""
+    tensor_index = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
+    shape = {tensor.name: tensor.shape for tensor in graph.tensors}
+    held: dict[str, tuple[int, BoxKey]] = {}
+    for index, (op, cut) in enumerate(zip(graph.ops, cuts, strict=True)):
+        for operand in dict.fromkeys((*op.reads, *op.writes)):
+            key = box_key(op, operand, shape[operand.tensor], cut.dim, cut.parts)
+            role = graph.tensor[operand.tensor].role
+            number = tensor_index[operand.tensor]
+            if role is Role.GRADIENT:
+                if duplicated[index]:
+                    key = box_key(op, operand, shape[operand.tensor], None, cut.parts)
+                found = rule.boxes(key)
+                part = np.arange(cut.parts)
+                shards.add(part, first[index] + part, number, found.lo, found.hi)
+            elif role is Role.ACTIVATION and operand in op.reads and operand.tensor in held:
+                source, source_key = held[operand.tensor]
+                met = rule.overlap(source_key, key)
+                edges.add(first[source] + met.src, first[index] + met.dst, number, met.lo, met.hi)
+        for operand in op.writes:
+            if graph.tensor[operand.tensor].role is Role.ACTIVATION:
+                key = box_key(op, operand, shape[operand.tensor], cut.dim, cut.parts)
+                held[operand.tensor] = index, key

@@ -1,0 +1,56 @@
+"""How long each slice of an op occupies a GPU."""
+
+from __future__ import annotations
+
+from typing import TypeAlias
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.model import Cluster, Op, OpGraph, op_work
+from sipml_core.partition.overlap import BoxKey, OverlapRule, box_key, part_bounds
+from sipml_core.plugin import GpuModel
+
+_SliceKey: TypeAlias = tuple[tuple[BoxKey, ...], int]
+
+
+class SliceTimes:
+    """Times of the slices of one graph's ops on one kind of GPU.
+
+    Slices whose boxes have equal sizes do equal work, so the GPU model is asked once for each kind
+    of slice: for the larger and the smaller ones, and for those at a border where a halo is clipped.
+    """
+
+    def __init__(self, graph: OpGraph, gpu: GpuModel, cluster: Cluster, rule: OverlapRule) -> None:
+        self._graph, self._gpu, self._cluster, self._rule = graph, gpu, cluster, rule
+        self._kinds: dict[_SliceKey, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
+        self._durations: dict[tuple[str, str | None, int], NDArray[np.float64]] = {}
+
+    def kernel_us(self, op: Op) -> float:
+        """The whole op's time on one GPU, launch not included. [us]"""
+        return self._gpu.op_time_us(op_work(self._graph, op, None, 1, 0))
+
+    def durations_us(self, op: Op, dim: str | None, parts: int) -> NDArray[np.float64]:
+        """What each of `parts` slices along `dim` occupies its GPU for. [parts] [us]"""
+        key = (op.name, dim, parts)
+        if key not in self._durations:
+            examples, kind = self._slice_kinds(op, dim, parts)
+            works = [op_work(self._graph, op, dim, parts, int(part)) for part in examples]
+            times = [self._cluster.duration_us(self._gpu.op_time_us(work)) for work in works]
+            self._durations[key] = np.array(times)[kind]
+        return self._durations[key]
+
+    def _slice_kinds(
+        self, op: Op, dim: str | None, parts: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """A part of each kind, and the kind of each part."""
+        tensor = self._graph.tensor
+        keys = tuple(box_key(op, o, tensor[o.tensor].shape, dim, parts) for o in (*op.reads, *op.writes))
+        key = keys, op.dims[dim] if dim is not None else 1
+        if key not in self._kinds:
+            start, stop = part_bounds(key[1], parts)
+            found = [self._rule.boxes(k) for k in keys]
+            sizes = np.column_stack([stop - start, *(b.hi - b.lo for b in found)])
+            _, examples, kind = np.unique(sizes, axis=0, return_index=True, return_inverse=True)
+            self._kinds[key] = examples, kind.reshape(-1)
+        return self._kinds[key]

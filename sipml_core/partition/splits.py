@@ -1,0 +1,199 @@
+"""Along which dimension to cut each op: least time by compute, traffic and synchronisation."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+import attrs
+import numpy as np
+
+from sipml_core.errors import ConfigError
+from sipml_core.model import Cluster, OpGraph
+from sipml_core.partition.costs import Budget, SplitCosts, Table, Variable, split_costs
+from sipml_core.partition.elimination import minimise
+from sipml_core.partition.layouts import Choice, Layout
+from sipml_core.partition.overlap import OverlapRule
+from sipml_core.partition.partitioning import Cut
+from sipml_core.partition.slices import SliceTimes
+from sipml_core.plugin import GpuModel
+
+#: Shares of the synchronisation time that are tried as its price.
+_SYNC_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
+#: Prices of memory that are tried in turn until the layout fits. [us per GB]
+_MEMORY_PRICES_US_PER_GB = tuple(10.0 ** (half / 2) for half in range(2, 15))
+#: Where nothing fits, the first layout whose memory is this close to the least is kept.
+_NEAR_LEAST = 1.05
+
+
+def choose_splits(
+    graph: OpGraph,
+    gpu: GpuModel,
+    cluster: Cluster,
+    *,
+    mp: int,
+    tau_us: float,
+    dp: int,
+    gbps: float,
+    recompute: bool = False,
+) -> Layout:
+    """The layout with the least estimated time of a training step.
+
+    The time of a layout is
+        compute + traffic + max(0, synchronisation - backward compute),
+    where compute counts the longest slice of every op, traffic the busiest port of every edge that
+    crosses devices (see `splitcost`), both as if nothing overlapped, and synchronisation the
+    ring all-reduce of every gradient over all its holders, which hides behind the backward pass.
+
+    All but the last term is a sum over ops and pairs of ops, whose minimum variable elimination
+    finds. Synchronisation is priced at several shares of its time, and of the layouts found the one
+    with the least time above is kept. If it does not fit `gpu.memory_bytes` by a rough account
+    (parameters with gradients and optimizer state, saved activations), memory gets a price that
+    rises until it fits. Where nothing fits, the lowest price that comes near the least memory is
+    kept. Memory is checked exactly after placement.
+
+    Parameters
+    ----------
+    graph, gpu, cluster, mp, tau_us
+        As for `partition`.
+    dp
+        Replicas, l: gradients are summed over them too.
+    gbps
+        Bandwidth of one GPU in each direction. [Gbps]
+    recompute
+        Activations are not saved but made again: only parameters are counted as memory.
+
+    Returns
+    -------
+    Layout
+        Named "auto"; `explain` prints its choices.
+
+    Raises
+    ------
+    ConfigError
+        A number is not positive.
+    """
+    for name, value in (("mp", mp), ("tau_us", tau_us), ("dp", dp), ("gbps", gbps)):
+        if not (np.isfinite(value) and value > 0):
+            raise ConfigError(f"{name} must be positive, got {value}")
+    rule = OverlapRule()
+    times = SliceTimes(graph, gpu, cluster, rule)
+    budget = Budget(mp=mp, tau_us=tau_us, dp=dp, gbps=gbps, recompute=recompute)
+    return _best(split_costs(graph, times, rule, budget), gpu.memory_bytes).layout()
+
+
+@attrs.frozen(kw_only=True)
+class _Prices:
+    """What the sums that are minimised count beside compute and traffic."""
+
+    #: Per us of gradient synchronisation. [us]
+    sync: float
+    #: Per byte of memory. [us]
+    memory: float = 0.0
+
+    def unary(self, variable: Variable) -> Table:
+        """Cost of each cut of one variable but for traffic with others. [cuts] [us]"""
+        return (
+            variable.compute_us
+            + variable.traffic_us
+            + self.sync * variable.sync_us
+            + self.memory * variable.memory_bytes
+        )
+
+
+@attrs.frozen(eq=False)
+class _Selection:
+    """One cut for every variable, the cheapest at some prices."""
+
+    costs: SplitCosts
+    prices: _Prices
+    chosen: Sequence[int]
+
+    def _sum(self, table: str) -> float:
+        picked = zip(self.costs.variables, self.chosen, strict=True)
+        return float(sum(getattr(variable, table)[cut] for variable, cut in picked))
+
+    @property
+    def time_us(self) -> float:
+        exposed = max(0.0, self._sum("sync_us") - self._sum("backward_us"))
+        return self._sum("compute_us") + self._sum("traffic_us") + self._between_us() + exposed
+
+    @property
+    def memory_bytes(self) -> float:
+        return self._sum("memory_bytes")
+
+    def _between_us(self) -> float:
+        return float(sum(t[self.chosen[u], self.chosen[v]] for (u, v), t in self.costs.pairs.items()))
+
+    def layout(self) -> Layout:
+        """The layout with its reasons; other cuts are compared at the same prices."""
+        traffic = [np.zeros(len(variable.cuts)) for variable in self.costs.variables]
+        for (u, v), table in self.costs.pairs.items():
+            traffic[u] += table[:, self.chosen[v]]
+            traffic[v] += table[self.chosen[u], :]
+        choices = tuple(self._choice(index, between) for index, between in enumerate(traffic))
+        return Layout(name="auto", dims={choice.op: choice.dim for choice in choices}, choices=choices)
+
+    def _choice(self, index: int, between_us: Table) -> Choice:
+        variable, chosen = self.costs.variables[index], self.chosen[index]
+        cut = variable.cuts[chosen]
+        cost_us = self.prices.unary(variable) + between_us
+        others = [other for other in range(len(cost_us)) if other != chosen]
+        second = min(others, key=lambda other: (cost_us[other], other), default=None)
+        return Choice(
+            op=variable.op.name,
+            dim=cut.dim,
+            split=variable.op.splits[cut.dim] if cut.dim is not None else None,
+            parts=cut.parts,
+            compute_us=float(variable.compute_us[chosen]),
+            traffic_us=float(variable.traffic_us[chosen] + between_us[chosen]),
+            sync_us=float(variable.sync_us[chosen]),
+            runner_up=None if second is None else _describe(variable.cuts[second]),
+            runner_up_extra_us=None if second is None else float(cost_us[second] - cost_us[chosen]),
+        )
+
+
+def _describe(cut: Cut) -> str:
+    return "whole" if cut.dim is None else f"{cut.dim} / {cut.parts}"
+
+
+def _best(costs: SplitCosts, memory_bytes: float) -> _Selection:
+    best = min((_solve(costs, _Prices(sync=weight)) for weight in _SYNC_WEIGHTS), key=lambda s: s.time_us)
+    tried = [best]
+    for price in _MEMORY_PRICES_US_PER_GB:
+        if tried[-1].memory_bytes <= memory_bytes:
+            return tried[-1]
+        tried.append(_solve(costs, _Prices(sync=best.prices.sync, memory=price * 1e-9)))
+    enough = max(memory_bytes, _NEAR_LEAST * min(selection.memory_bytes for selection in tried))
+    return next(selection for selection in tried if selection.memory_bytes <= enough)
+
+
+def _solve(costs: SplitCosts, prices: _Prices) -> _Selection:
+    single = [prices.unary(variable) for variable in costs.variables]
+    return _Selection(costs, prices, minimise(single, costs.pairs))
+
+
+def explain(layout: Layout) -> list[dict[str, Any]]:
+    """One row for each op of a chosen layout, for a table: cut, costs in us, and the next best cut.
+
+    Fixed layouts record no costs, only dimensions, and which ops every device does in full.
+    """
+    if not layout.choices:
+        return [
+            {"op": op, "dim": dim or "whole", "duplicated": op in layout.duplicated}
+            for op, dim in layout.dims.items()
+        ]
+    return [
+        {
+            "op": choice.op,
+            "dim": choice.dim or "whole",
+            "split": choice.split.value if choice.split is not None else "-",
+            "parts": choice.parts,
+            "compute_us": choice.compute_us,
+            "traffic_us": choice.traffic_us,
+            "sync_us": choice.sync_us,
+            "runner_up": choice.runner_up or "-",
+            "runner_up_extra_us": choice.runner_up_extra_us,
+        }
+        for choice in layout.choices
+    ]

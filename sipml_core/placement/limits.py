@@ -1,0 +1,106 @@
+"""Which devices of a group may talk: what degree and reach of a circuit network leave to MP."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.errors import ConfigError, InfeasibleError
+from sipml_core.model import BalancedGraph, PlacementLimits
+
+
+def placement_limits(
+    devices: int,
+    dp: int,
+    degree: int | None = None,
+    reach_hops: int | None = None,
+    *,
+    ring_peers: int = 1,
+    chain: bool = False,
+) -> PlacementLimits:
+    """The limits of a group of `devices` GPUs, one of `dp` replicas (paper, section 3.2, ii).
+
+    With replicas, one circuit of the degree goes to the counterpart in the next group (or two, to
+    both neighbours: `ring_peers`), and the rest is left for peers. If they do not cover the group,
+    devices may talk up to floor(peers / 2) apart on the circle of the group, which gives each at most
+    that many peers.
+
+    On a ring, groups lie one after the other, so a counterpart is `devices` hops away and must be
+    within reach; then so is every pair of a group. A single group is the whole ring, and its
+    circle is the ring's.
+
+    Parameters
+    ----------
+    devices
+        GPUs of a group, k (the MP degree).
+    dp
+        Groups, l.
+    degree
+        Peers that a GPU may hold circuits to, D; None: any number.
+    reach_hops
+        Ring neighbours on either side that a circuit can span; None: not a ring.
+    chain
+        Devices talk to their neighbours only, wherever sub-ops sit (`chains`): the degree must leave two
+        peers, and neither it nor the reach is a limit beyond.
+    ring_peers
+        Counterparts that a GPU sends gradients to, if there are replicas: 1, or 2 both ways round.
+
+    Raises
+    ------
+    InfeasibleError
+        The counterpart is out of reach, or no peer is left for MP.
+    """
+    for name, value in (("devices", devices), ("dp", dp), ("degree", degree), ("reach_hops", reach_hops)):
+        if value is not None and value < 1:
+            raise ConfigError(f"{name} must be at least 1, got {value}")
+    if reach_hops is not None and dp > 1 and devices > reach_hops:
+        raise InfeasibleError(
+            f"mp={devices} with dp={dp} puts the next replica {devices} hops away on the ring, "
+            f"but reach_hops is {reach_hops}; the largest mp is {reach_hops}"
+        )
+    by_degree = _degree_range(devices, dp, degree, ring_peers)
+    ranges = [] if chain else [by_degree, _reach_range(devices, dp, reach_hops)]
+    known = [hops for hops in ranges if hops is not None]
+    return PlacementLimits(devices=devices, range_hops=min(known) if known else None)
+
+
+def _degree_range(devices: int, dp: int, degree: int | None, ring_peers: int) -> int | None:
+    if degree is None:
+        return None
+    peers = degree - ring_peers if dp > 1 else degree
+    if peers >= devices - 1:
+        return None
+    if peers < 2:
+        shared = f", {ring_peers} of it for the ring of dp={dp} replicas," if dp > 1 else ""
+        raise InfeasibleError(
+            f"mp={devices} needs two peers for each GPU at least, but degree {degree}{shared} "
+            f"leaves {peers}; the largest mp is {peers + 1}"
+        )
+    return peers // 2
+
+
+def _reach_range(devices: int, dp: int, reach_hops: int | None) -> int | None:
+    if reach_hops is None or dp > 1 or reach_hops >= devices // 2:
+        return None
+    return reach_hops
+
+
+def hops_between(devices: int) -> NDArray[np.int64]:
+    """Distances on a circle of devices. [devices, devices]"""
+    index = np.arange(devices)
+    around = (index[:, None] - index[None, :]) % devices
+    return np.asarray(np.minimum(around, devices - around), dtype=np.int64)
+
+
+def reach_table(limits: PlacementLimits) -> NDArray[np.bool_]:
+    """Which device may talk to which, itself included. [devices, devices]"""
+    hops = hops_between(limits.devices)
+    return np.ones_like(hops, dtype=np.bool_) if limits.range_hops is None else hops <= limits.range_hops
+
+
+def broken_edges(
+    graph: BalancedGraph, device: NDArray[np.int32], limits: PlacementLimits
+) -> NDArray[np.int64]:
+    """Data edges whose ends sit on devices that may not talk. [broken edges]"""
+    allowed = reach_table(limits)[device[graph.edge_src], device[graph.edge_dst]]
+    return np.flatnonzero(~allowed)

@@ -1,0 +1,34 @@
+"""The contract with plugins: interfaces to subclass, hooks to implement, the registry of what is installed.
+
+In: entry points of the group ``sipml``. Out: a `Registry` of checked classes by role and name.
+Imports only `model`, `fields` and `errors`.
+"""
+
+from sipml_core.plugin.hookspecs import hookimpl
+from sipml_core.plugin.interfaces import (
+    Component,
+    Convergence,
+    GpuModel,
+    Placer,
+    Scheduler,
+    Topology,
+    Workload,
+)
+from sipml_core.plugin.registry import API_VERSION, Entry, Registry, load
+from sipml_core.plugin.signals import interrupts_blocked
+
+__all__ = [
+    "API_VERSION",
+    "Component",
+    "Convergence",
+    "Entry",
+    "GpuModel",
+    "Placer",
+    "Registry",
+    "Scheduler",
+    "Topology",
+    "Workload",
+    "hookimpl",
+    "interrupts_blocked",
+    "load",
+]

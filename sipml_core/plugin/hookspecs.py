@@ -1,0 +1,58 @@
+"""Every hook of sipml, in the order they are called."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable
+from typing import TYPE_CHECKING
+
+import pluggy
+
+if TYPE_CHECKING:
+    from sipml_core.experiment import Experiment
+    from sipml_core.model import Result
+    from sipml_core.plugin.interfaces import GpuModel, Placer, Scheduler, Topology, Workload
+
+#: Entry-point group, and prefix of every hook.
+PROJECT = "sipml"
+
+hookspec = pluggy.HookspecMarker(PROJECT)
+hookimpl = pluggy.HookimplMarker(PROJECT)
+
+
+@hookspec
+def sipml_workloads() -> Iterable[type[Workload]]:  # type: ignore[empty-body]
+    """Models to train that this plugin offers.
+
+    Called once, when plugins load. Names must be unique over all plugins;
+    a clash stops the program with both plugins named.
+    """
+
+
+@hookspec
+def sipml_gpu_models() -> Iterable[type[GpuModel]]:  # type: ignore[empty-body]
+    """GPUs that this plugin offers. Called once, when plugins load; names must be unique."""
+
+
+@hookspec
+def sipml_placers() -> Iterable[type[Placer]]:  # type: ignore[empty-body]
+    """Placement algorithms that this plugin offers. Called once, when plugins load; names must be unique."""
+
+
+@hookspec
+def sipml_topologies() -> Iterable[type[Topology]]:  # type: ignore[empty-body]
+    """Interconnects that this plugin offers. Called once, when plugins load; names must be unique."""
+
+
+@hookspec
+def sipml_schedulers() -> Iterable[type[Scheduler]]:  # type: ignore[empty-body]
+    """Circuit schedulers that this plugin offers. Called once, when plugins load; names must be unique."""
+
+
+@hookspec
+def sipml_run_started(experiment: Experiment) -> None:
+    """A checked experiment is about to run. Every plugin is called; return values are ignored."""
+
+
+@hookspec
+def sipml_run_finished(result: Result) -> None:
+    """An experiment has run and its result is complete, not yet written. Every plugin is called."""

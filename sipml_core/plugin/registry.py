@@ -1,0 +1,212 @@
+"""Loads plugins and collects what they offer: the only place that does.
+
+Every plugin, the bundled ones included, is found through the entry-point group ``sipml``. One that
+cannot be loaded, or that breaks the contract of `sipml_core.plugin.interfaces`, is left out and reported in
+`Registry.problems`; the others go on. Two plugins that offer the same name stop the program, since
+which of them would run an experiment must never depend on the order of installation.
+"""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterable, Mapping
+from importlib.metadata import EntryPoint, entry_points
+from typing import Any
+
+import attrs
+import pluggy
+
+from sipml_core.errors import ConfigError, PluginError, unknown
+from sipml_core.plugin import hookspecs
+from sipml_core.plugin.interfaces import Component, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin.signals import interrupts_blocked
+
+#: Version of the hooks and interfaces. A plugin may state the one it was written for in a
+#: module constant `SIPML_API`; another number is refused.
+API_VERSION = 1
+
+#: Comma-separated names of plugins (entry points) that are not loaded.
+DISABLE_VARIABLE = "SIPML_DISABLE_PLUGINS"
+
+#: What each hook collects: role -> (hook, base class).
+ROLES: Mapping[str, tuple[str, type[Component]]] = {
+    "workload": ("sipml_workloads", Workload),
+    "gpu": ("sipml_gpu_models", GpuModel),
+    "placer": ("sipml_placers", Placer),
+    "topology": ("sipml_topologies", Topology),
+    "scheduler": ("sipml_schedulers", Scheduler),
+}
+
+
+@attrs.frozen(kw_only=True)
+class Source:
+    """Where a plugin comes from."""
+
+    plugin: str
+    distribution: str
+
+    def __str__(self) -> str:
+        return f"plugin {self.plugin!r} ({self.distribution})"
+
+
+@attrs.frozen(kw_only=True)
+class Entry:
+    """One offered class."""
+
+    role: str
+    component: type[Component]
+    source: Source
+
+
+@attrs.define
+class Registry:
+    """Everything the loaded plugins offer."""
+
+    manager: pluggy.PluginManager
+    entries: dict[str, dict[str, Entry]] = attrs.Factory(lambda: {role: {} for role in ROLES})
+    #: Plugins that loaded, in calling order.
+    sources: list[Source] = attrs.Factory(list)
+    #: One line for each plugin that was left out, or left out in part.
+    problems: list[str] = attrs.Factory(list)
+    #: What was loaded and which hooks were called, in order.
+    trace: list[str] = attrs.Factory(list)
+
+    def find(self, role: str, name: str) -> type[Any]:
+        """The class of that role and name; `ConfigError` names the nearest one if there is none."""
+        try:
+            return self.entries[role][name].component
+        except KeyError:
+            raise ConfigError(unknown(role, name, self.entries[role])) from None
+
+    def names(self, role: str) -> list[str]:
+        return sorted(self.entries[role])
+
+    def observers(self, hook: str) -> list[str]:
+        """Plugins that a hook of a run calls, in order: the last one loaded is called first."""
+        return [impl.plugin_name for impl in reversed(getattr(self.manager.hook, hook).get_hookimpls())]
+
+
+def load(found: Iterable[EntryPoint] | None = None, disabled: Iterable[str] | None = None) -> Registry:
+    """Load every installed plugin.
+
+    Parameters
+    ----------
+    found
+        Entry points to load; None: all that are installed in the group ``sipml``.
+    disabled
+        Names of entry points to leave out; None: those in ``SIPML_DISABLE_PLUGINS``.
+
+    Raises
+    ------
+    PluginError
+        Two plugins have the same name, or offer the same name.
+    """
+    if found is None:
+        found = entry_points(group=hookspecs.PROJECT)
+    if disabled is None:
+        disabled = os.environ.get(DISABLE_VARIABLE, "").split(",")
+    left_out = {name.strip() for name in disabled}
+    modules: list[tuple[Source, Any]] = []
+    problems: list[str] = []
+    for point in sorted(found, key=lambda point: point.name):
+        if point.name in left_out:
+            continue
+        source = Source(plugin=point.name, distribution=_distribution(point))
+        try:
+            with interrupts_blocked():
+                module = point.load()
+            modules.append((source, module))
+        except (Exception, SystemExit) as error:  # whatever a stranger's module does, the others go on
+            problems.append(f"{source} is left out: {type(error).__name__}: {_one_line(error)}")
+    return collect(modules, problems)
+
+
+def collect(modules: Iterable[tuple[Source, Any]], problems: Iterable[str] = ()) -> Registry:
+    """A registry of already imported plugin modules (or objects with hook implementations)."""
+    registry = Registry(manager=pluggy.PluginManager(hookspecs.PROJECT), problems=list(problems))
+    registry.manager.add_hookspecs(hookspecs)
+    for source, module in modules:
+        _refuse_namesake(registry, source)
+        version = getattr(module, "SIPML_API", API_VERSION)
+        if version != API_VERSION:
+            registry.problems.append(
+                f"{source} is left out: it was written for plugin API {version}, this sipml has {API_VERSION}"
+            )
+            continue
+        try:
+            registry.manager.register(module, name=source.plugin)
+            registry.manager.check_pending()
+        except (pluggy.PluginValidationError, ValueError) as error:
+            registry.manager.unregister(name=source.plugin)
+            registry.problems.append(f"{source} is left out: {_one_line(error)}")
+            continue
+        registry.sources.append(source)
+        registry.trace.append(f"load {source}")
+    for role, (hook, base) in ROLES.items():
+        _collect_offers(registry, role, hook, base)
+    return registry
+
+
+def _collect_offers(registry: Registry, role: str, hook: str, base: type[Component]) -> None:
+    sources = {source.plugin: source for source in registry.sources}
+    implementations = getattr(registry.manager.hook, hook).get_hookimpls()
+    for implementation in sorted(implementations, key=lambda impl: impl.plugin_name):
+        source = sources[implementation.plugin_name]
+        try:
+            components = list(implementation.function())
+        except Exception as error:  # a stranger's code
+            registry.problems.append(f"{source}: {hook} failed: {type(error).__name__}: {_one_line(error)}")
+            continue
+        registry.trace.append(f"{hook}: {source} offers {_names(components)}")
+        for component in components:
+            fault = _fault(component, base)
+            if fault:
+                registry.problems.append(f"{source}: {hook} returned {component!r}, left out: {fault}")
+            else:
+                _add(registry, Entry(role=role, component=component, source=source))
+
+
+def _refuse_namesake(registry: Registry, source: Source) -> None:
+    for other in registry.sources:
+        if other.plugin == source.plugin:
+            raise PluginError(f"{other} and {source} have the same name; uninstall one of them")
+
+
+def _names(components: Iterable[Any]) -> str:
+    return (
+        ", ".join(str(getattr(component, "name", repr(component))) for component in components) or "nothing"
+    )
+
+
+def _add(registry: Registry, entry: Entry) -> None:
+    name = entry.component.name
+    other = registry.entries[entry.role].get(name)
+    if other is not None:
+        raise PluginError(
+            f"two plugins offer the {entry.role} {name!r}: {other.source} and {entry.source}; "
+            f"uninstall one, or name one of them in {DISABLE_VARIABLE}"
+        )
+    registry.entries[entry.role][name] = entry
+
+
+def _fault(component: Any, base: type[Component]) -> str | None:
+    """Why a class cannot be offered, or None."""
+    if not isinstance(component, type) or not issubclass(component, base):
+        return f"it is no subclass of {base.__name__}"
+    missing = sorted(getattr(component, "__abstractmethods__", ()))
+    if missing:
+        return f"it does not define {', '.join(missing)}"
+    for attribute in ("name", "summary"):
+        if not isinstance(getattr(component, attribute, None), str):
+            return f"its {attribute!r} must be a text"
+    if not attrs.has(component.Options):
+        return "its Options must be an attrs class"
+    return None
+
+
+def _distribution(point: EntryPoint) -> str:
+    return f"{point.dist.name} {point.dist.version}" if point.dist else "not installed"
+
+
+def _one_line(error: BaseException) -> str:
+    return " ".join(str(error).split())

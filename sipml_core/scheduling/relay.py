@@ -1,0 +1,142 @@
+"""Pairs without a circuit of their own go through one GPU in between, which forwards."""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.errors import InfeasibleError
+from sipml_core.model import NO_LINK, CircuitPlan, Fabric, PairArray, Routes, TrafficMatrix
+
+
+def with_relays(fabric: Fabric, plan: CircuitPlan, traffic: TrafficMatrix | None = None) -> Fabric:
+    """`fabric` with routes that use only circuits of `plan`: its own where the pair has a circuit, two
+    hops where it has none.
+
+    Which GPU relays is decided for all pairs that one call of `route` asks for, so that relays spread:
+    ask for all pairs of a job at once.
+
+    Parameters
+    ----------
+    traffic
+        What pairs send, to weigh them by; None: all the same.
+    """
+    return attrs.evolve(fabric, route=lambda src, dst: relayed_routes(fabric, plan, src, dst, traffic))
+
+
+def relayed_routes(
+    fabric: Fabric,
+    plan: CircuitPlan,
+    src: PairArray,
+    dst: PairArray,
+    traffic: TrafficMatrix | None = None,
+) -> Routes:
+    """Direct routes for pairs with a circuit; for others the links of src -> mid, then of mid -> dst.
+
+    Raises
+    ------
+    InfeasibleError
+        No GPU can relay some pair; the pair is named.
+    """
+    src, dst = np.asarray(src, np.int32), np.asarray(dst, np.int32)
+    direct = plan.capacity_gbps(src, dst) > 0
+    mid = relays(plan, src, dst, traffic)[~direct]
+    whole = fabric.route(src[direct], dst[direct])
+    first, second = fabric.route(src[~direct], mid), fabric.route(mid, dst[~direct])
+    width = first.links.shape[1] + second.links.shape[1]
+    links = np.full((len(src), width), NO_LINK, dtype=np.int64)
+    links[direct, : whole.links.shape[1]] = whole.links
+    links[~direct] = np.hstack([first.links, second.links])
+    latency_us = np.empty(len(src))
+    latency_us[direct] = whole.latency_us
+    latency_us[~direct] = first.latency_us + second.latency_us
+    return Routes(links=_padding_last(links), latency_us=latency_us)
+
+
+def relays(
+    plan: CircuitPlan, src: PairArray, dst: PairArray, traffic: TrafficMatrix | None = None
+) -> NDArray[np.int32]:
+    """The GPU that relays each pair; its destination where the pair has a circuit. [pairs]
+
+    Pairs with the most to send choose first. Each takes the GPU whose fuller circuit, of the two that it
+    would use, is then least full: bytes of direct and relayed pairs so far over capacity. Ties go to
+    the lowest GPU.
+    """
+    src, dst = np.asarray(src, np.int32), np.asarray(dst, np.int32)
+    weight = _weights(plan.gpus, src, dst, traffic)
+    circuits = _Circuits.of(plan)
+    direct = plan.capacity_gbps(src, dst) > 0
+    circuits.load[np.searchsorted(circuits.key, _key(plan.gpus, src[direct], dst[direct]))] += weight[direct]
+    mid = dst.copy()
+    for k in np.lexsort((dst, src, -weight)):
+        if not direct[k]:
+            mid[k] = circuits.relay(int(src[k]), int(dst[k]), weight[k])
+    return mid
+
+
+def _key(gpus: int, src: PairArray, dst: PairArray) -> NDArray[np.int64]:
+    return src.astype(np.int64) * gpus + dst
+
+
+def _weights(gpus: int, src: PairArray, dst: PairArray, traffic: TrafficMatrix | None) -> NDArray[np.float64]:
+    if traffic is None or traffic.pairs == 0:
+        return np.ones(len(src))
+    wanted = _key(gpus, src, dst)
+    at = np.minimum(np.searchsorted(traffic.key, wanted), traffic.pairs - 1)
+    return np.where(traffic.key[at] == wanted, traffic.demand[at], 0.0)
+
+
+@attrs.frozen(eq=False)
+class _Circuits:
+    """Circuits that carry something, by (src, dst), and what was put on each so far."""
+
+    gpus: int
+    key: NDArray[np.int64]
+    gbps: NDArray[np.float64]
+    load: NDArray[np.float64]
+    #: Circuits that end at each GPU, as indices into `key`, in order of their source.
+    entering: list[NDArray[np.intp]]
+
+    @classmethod
+    def of(cls, plan: CircuitPlan) -> _Circuits:
+        lit = plan.gbps > 0
+        dst = plan.dst[lit]
+        order = np.argsort(dst, kind="stable")
+        ends = np.searchsorted(dst[order], np.arange(plan.gpus + 1))
+        return cls(
+            gpus=plan.gpus,
+            key=plan.key[lit],
+            gbps=plan.gbps[lit],
+            load=np.zeros(int(lit.sum())),
+            entering=[order[ends[j] : ends[j + 1]] for j in range(plan.gpus)],
+        )
+
+    def relay(self, src: int, dst: int, weight: float) -> int:
+        """Choose the GPU in between, and load both circuits."""
+        first, last = np.searchsorted(self.key, [src * self.gpus, (src + 1) * self.gpus])
+        leaving, entering = np.arange(first, last), self.entering[dst]
+        mids, one, two = np.intersect1d(
+            self.key[leaving] - src * self.gpus,
+            self.key[entering] // self.gpus,
+            assume_unique=True,
+            return_indices=True,
+        )
+        if len(mids) == 0:
+            raise InfeasibleError(
+                f"no circuit from GPU {src} to GPU {dst}, and no GPU that both reach could relay; "
+                "allow more circuits, or re-plan (interval_us)"
+            )
+        hops = np.vstack([leaving[one], entering[two]])
+        fullness = ((self.load[hops] + weight) / self.gbps[hops]).max(axis=0)
+        best = int(fullness.argmin())
+        self.load[hops[:, best]] += weight
+        return int(mids[best])
+
+
+def _padding_last(links: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Move NO_LINK behind the links of each row, and drop columns that hold nothing else."""
+    order = np.argsort(links == NO_LINK, axis=1, kind="stable")
+    links = np.take_along_axis(links, order, axis=1)
+    used = int((links != NO_LINK).sum(axis=1).max(initial=1))
+    return links[:, :used]

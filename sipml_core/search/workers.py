@@ -1,0 +1,153 @@
+"""Questions of a search, answered in this process or in several."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from concurrent.futures import FIRST_COMPLETED, ProcessPoolExecutor, wait
+from concurrent.futures.process import BrokenProcessPool
+from multiprocessing import active_children, get_context
+from multiprocessing.process import BaseProcess
+from typing import Any
+
+import attrs
+
+from sipml_core.cases import Candidate, Clock, Compiler, search_candidates, simulate_candidate
+from sipml_core.errors import InfeasibleError, SipmlError, StalledError, TooSlowError
+from sipml_core.experiment import Experiment, read_experiment
+from sipml_core.plugin import interrupts_blocked, load
+from sipml_core.search.cache import Answer
+from sipml_core.search.estimate import estimate
+
+ESTIMATE, SIMULATION = "estimate", "simulation"
+
+
+@attrs.frozen(order=True)
+class Trial:
+    """One candidate on one interconnect, by their numbers."""
+
+    experiment: int
+    job: int
+    candidate: int
+    interconnect: int
+
+
+@attrs.frozen
+class TrialBatch:
+    """Questions asked together, whose graph and placement are the same."""
+
+    kind: str
+    trials: tuple[Trial, ...]
+
+
+class Worker:
+    """Answers questions about some experiments."""
+
+    def __init__(self, experiments: Sequence[Experiment]) -> None:
+        self.experiments = experiments
+        self._candidates: dict[tuple[int, int], list[Candidate]] = {}
+
+    def candidates(self, experiment: int, job: int) -> list[Candidate]:
+        key = (experiment, job)
+        if key not in self._candidates:
+            asked = self.experiments[experiment]
+            gpus = asked.interconnects[0].cluster.gpus
+            self._candidates[key] = search_candidates(asked.jobs[job], gpus)
+        return self._candidates[key]
+
+    def answers(self, batch: TrialBatch) -> list[Answer]:
+        """One answer for each question: what was found, or why there is nothing to find."""
+        compiler = Compiler(experiment=self.experiments[batch.trials[0].experiment])
+        return [self._answer(batch.kind, compiler, trial) for trial in batch.trials]
+
+    def _answer(self, kind: str, compiler: Compiler, trial: Trial) -> Answer:
+        candidate = self.candidates(trial.experiment, trial.job)[trial.candidate]
+        interconnect = self.experiments[trial.experiment].interconnects[trial.interconnect]
+        try:
+            if kind == SIMULATION:
+                return attrs.asdict(
+                    simulate_candidate(compiler, candidate, interconnect, Clock(limit_s=None))
+                )
+            if candidate.plan is None:
+                raise InfeasibleError(candidate.refusal)
+            return attrs.asdict(estimate(compiler, candidate.job, interconnect, candidate.plan))
+        except InfeasibleError as error:
+            return {"infeasible": str(error)}
+        except StalledError as error:
+            return {"infeasible": f"stalled: {error}"}
+        except TooSlowError as error:
+            return {"infeasible": str(error), "too_slow": True}
+
+
+#: received(unit, its answers), as they come in.
+Received = Callable[[TrialBatch, list[Answer]], None]
+
+
+class WorkerPool:
+    """One desk in this process, or one in each of several others.
+
+    A context manager: leaving it ends the processes, on an error or an interrupt at once.
+    """
+
+    def __init__(self, experiments: Sequence[Experiment], jobs: int) -> None:
+        self.worker = Worker(experiments)
+        self._jobs = jobs
+        self._pool: ProcessPoolExecutor | None = None
+        self._workers: list[BaseProcess] = []
+
+    def __enter__(self) -> WorkerPool:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
+        if self._pool is not None:
+            if kind is not None:
+                for worker in self._workers:
+                    worker.terminate()
+            self._pool.shutdown(wait=True, cancel_futures=True)
+
+    def ask(self, batches: Sequence[TrialBatch], received: Received) -> None:
+        """Have all units answered, in any order.
+
+        Raises
+        ------
+        SipmlError
+            A process ended before its work was done; or whatever an answer raises but infeasibility.
+        """
+        if self._jobs == 1 or len(batches) == 1:
+            for batch in batches:
+                received(batch, self.worker.answers(batch))
+            return
+        try:
+            for batch, answers in self._from_pool(batches):
+                received(batch, answers)
+        except BrokenProcessPool:
+            raise SipmlError(
+                "a worker process ended before its work was done, as when memory runs out; try --jobs 1"
+            ) from None
+
+    def _from_pool(self, batches: Sequence[TrialBatch]) -> Iterator[tuple[TrialBatch, list[Answer]]]:
+        if self._pool is None:
+            tables = [experiment.tables for experiment in self.worker.experiments]
+            self._pool = ProcessPoolExecutor(
+                self._jobs, mp_context=get_context("spawn"), initializer=_open_worker, initargs=(tables,)
+            )
+        others = active_children()
+        with interrupts_blocked():
+            pending = {self._pool.submit(_answers_here, batch): batch for batch in batches}
+        self._workers += [child for child in active_children() if child not in others]
+        while pending:
+            done, _ = wait(pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                yield pending.pop(future), future.result()
+
+
+_worker: list[Worker] = []
+
+
+def _open_worker(tables: Sequence[Mapping[str, Any]]) -> None:
+    """In a new process: read the experiments again, from the tables they were made of."""
+    registry = load()
+    _worker[:] = [Worker([read_experiment(table, registry) for table in tables])]
+
+
+def _answers_here(batch: TrialBatch) -> list[Answer]:
+    return _worker[0].answers(batch)

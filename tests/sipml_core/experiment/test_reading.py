@@ -1,0 +1,172 @@
+import copy
+import importlib.util
+from pathlib import Path
+
+import pytest
+
+from sipml_core.errors import ConfigError
+from sipml_core.experiment.reading import divisors, read_experiment, read_tables
+
+_spec = importlib.util.spec_from_file_location("fakes", Path(__file__).parents[1] / "fakes.py")
+fakes = importlib.util.module_from_spec(_spec)
+_spec.loader.exec_module(fakes)
+
+GOOD = {
+    "title": "a test",
+    "cluster": {"gpus": 8, "bandwidth_gbps": "2 Tbps"},
+    "workload": [{"name": "tiny", "strategy": {"mp": 2, "dp": 4, "global_batch": 64}}],
+    "topology": [{"name": "ring"}, {"name": "switch"}],
+}
+
+
+def read(**changes):
+    tables = copy.deepcopy(GOOD)
+    for path, value in changes.items():
+        node = tables
+        *parents, last = path.split("__")
+        for key in parents:
+            node = node[int(key) if key.isdigit() else key]
+        node[int(last) if last.isdigit() else last] = value
+    return read_experiment(tables, fakes.fake_registry())
+
+
+def refusal(**changes):
+    with pytest.raises(ConfigError) as caught:
+        read(**changes)
+    message = str(caught.value)
+    assert "\n" not in message
+    return message
+
+
+def test_a_good_file_becomes_an_experiment():
+    """Defaults are filled in: the baseline is the first topology, each topology brings its scheduler."""
+    experiment = read()
+    assert experiment.baseline == "ring"
+    assert experiment.interconnects[0].cluster.bandwidth_gbps == 2000.0
+    assert experiment.interconnects[0].scheduler.name == "greedy"
+    assert experiment.interconnects[1].scheduler is None
+    plan = experiment.jobs[0].plan(8)
+    assert (plan.mp, plan.dp, plan.global_batch, plan.tau_us) == (2, 4, 64, 10.0)
+
+
+def test_one_table_need_not_be_a_list():
+    experiment = read(topology={"name": "switch"}, workload={"name": "tiny"})
+    assert [interconnect.label for interconnect in experiment.interconnects] == ["switch"]
+
+
+def test_strategy_defaults_are_overridden_by_the_workloads_own():
+    experiment = read(strategy={"tau_us": 5, "mp": 4, "dp": 2}, workload__0__strategy={"mp": 8, "dp": 1})
+    plan = experiment.jobs[0].plan(8)
+    assert (plan.tau_us, plan.mp) == (5.0, 8)
+
+
+def test_one_degree_gives_the_other_and_none_means_search():
+    assert read(workload__0__strategy={"mp": 2}).jobs[0].plan(8).dp == 4
+    assert read(workload__0__strategy={"dp": 2}).jobs[0].plan(8).mp == 4
+    assert read(workload__0__strategy={}).jobs[0].searched
+
+
+def test_a_topology_may_have_its_own_bandwidth():
+    experiment = read(topology=[{"name": "ring", "bandwidth_gbps": "1 Tbps"}, {"name": "switch"}])
+    assert [i.cluster.bandwidth_gbps for i in experiment.interconnects] == [1000.0, 2000.0]
+
+
+@pytest.mark.parametrize("bandwidth", [0, -1, "fast", float("nan")])
+def test_a_bandwidth_that_is_none_is_refused(bandwidth):
+    assert "cluster.bandwidth_gbps must be" in refusal(cluster__bandwidth_gbps=bandwidth)
+
+
+@pytest.mark.parametrize("gpus", [0, -8, 70000])
+def test_a_number_of_gpus_outside_the_range_is_refused(gpus):
+    """70000 wraps a 16-bit integer in the paper's simulator."""
+    assert f"cluster.gpus must be from 1 to 65536, got {gpus}" in refusal(cluster__gpus=gpus)
+
+
+def test_degrees_that_do_not_multiply_get_the_nearest_valid_pairs():
+    """7 is prime: only 1 x 7 and 7 x 1 are possible."""
+    message = refusal(cluster__gpus=7, workload__0__strategy={"mp": 4})
+    assert "workload.strategy.mp x dp must be 7 GPUs" in message
+    assert "mp=1, dp=7 or mp=7, dp=1" in message
+    assert "got mp=3, dp=5" in refusal(cluster__gpus=16, workload__0__strategy={"mp": 3, "dp": 5})
+
+
+def test_a_batch_smaller_than_dp_gets_the_nearest():
+    message = refusal(workload__0__strategy={"mp": 1, "dp": 8, "global_batch": 4})
+    assert "global_batch must be a multiple of dp=8, got 4; nearest: 8" in message
+
+
+def test_a_mistyped_topology_gets_the_nearest_and_all_known():
+    message = refusal(topology=[{"name": "rnig"}])
+    assert "topology.name: no topology 'rnig'; did you mean 'ring'? known: ring, switch" in message
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"topology": "ring"}, "topology must be a list of tables"),
+        ({"topology": []}, "topology must have at least one table"),
+        ({"topology": [3]}, "topology must be a list of tables"),
+        ({"topology": [{}]}, "topology.name is required; known: ring, switch"),
+        ({"topology": [{"name": 3}]}, "topology.name must be text"),
+        ({"topology__0__reach_hop": 3}, "topology[0].reach_hop is not a known key; did you mean"),
+        ({"topology__0__reach_hops": 0}, "topology[0].reach_hops must be at least 1, got 0"),
+        ({"topology__0__estimator": "oracel"}, "no estimator 'oracel'"),
+        ({"topology__0__scheduler": "greddy"}, "no scheduler 'greddy'; did you mean 'greedy'?"),
+        ({"topology": [{"name": "ring"}, {"name": "ring"}]}, "topology 'ring' appears twice"),
+        ({"workload__0__layres": 3}, "workload.layres is not a known key; did you mean 'layers'?"),
+        ({"workload__0__strategy__tau": 3}, "strategy.tau is not a known key; did you mean 'tau_us'?"),
+        ({"gpu": {"name": "v1000"}}, "gpu.name: no gpu 'v1000'; did you mean 'v100'?"),
+        ({"gpu": {"precision": "fp8"}}, "gpu.precision must be one of"),
+        ({"clutser": {}}, "experiment.clutser is not a known key; did you mean 'cluster'?"),
+        ({"title": "../x"}, "title must be letters"),
+        ({"seed": -1}, "experiment.seed must be at least 0"),
+        ({"baseline": "rnig"}, "baseline: no topology 'rnig'; did you mean 'ring'?"),
+        ({"engine": {"queue": "par"}}, "engine.queue must be one of pair, source"),
+    ],
+)  # fmt: skip
+def test_a_refusal_names_the_key_and_the_remedy(changes, message):
+    assert message in refusal(**changes)
+
+
+def test_a_missing_section_is_named():
+    tables = copy.deepcopy(GOOD)
+    del tables["cluster"]
+    with pytest.raises(ConfigError, match=r"^experiment\.cluster is required$"):
+        read_experiment(tables, fakes.fake_registry())
+
+
+def test_a_file_that_is_not_toml_is_refused(tmp_path):
+    path = tmp_path / "x.toml"
+    path.write_text("title = \n")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        read_tables(path)
+    path.write_bytes(b"\xff\xfe\x00")
+    with pytest.raises(ConfigError, match="is not TOML"):
+        read_tables(path)
+
+
+def test_a_file_that_is_missing_is_named(tmp_path):
+    with pytest.raises(ConfigError, match=r"cannot read .*x\.toml"):
+        read_tables(tmp_path / "x.toml")
+
+
+def test_divisors_are_all_of_them():
+    """12 = 1 x 12 = 2 x 6 = 3 x 4; a square has an odd number of divisors."""
+    assert divisors(12) == [1, 2, 3, 4, 6, 12]
+    assert divisors(16) == [1, 2, 4, 8, 16]
+    assert divisors(1) == [1]
+
+
+@pytest.mark.parametrize(
+    ("tables", "path", "home"),
+    [
+        ({"engine": {"exchange": "chain"}}, "engine.exchange", "strategy"),
+        ({"strategy": {"fold": "auto"}}, "workload.strategy.fold", "engine"),
+        ({"cluster": {"gpus": 4, "bandwidth_gbps": 1, "top": 2}}, "cluster.top", "search"),
+        ({"exchange": "chain"}, "experiment.exchange", "strategy"),
+    ],
+)
+def test_a_key_in_the_wrong_section_is_told_the_right_one(tables, path, home):
+    key = path.rpartition(".")[2]
+    with pytest.raises(ConfigError, match=rf"^{path} is not a known key; {key} belongs in \[{home}\]$"):
+        read(**tables)

@@ -1,0 +1,146 @@
+"""The layout of the core: data flows one way, and each room shows one face to the others."""
+
+import ast
+from pathlib import Path
+
+import pytest
+
+import sipml_core
+
+ROOT = Path(sipml_core.__file__).parent
+
+#: What a room may import from other rooms; rooms stand in the order in which data passes through them.
+BASE = {"errors", "fields", "model"}
+CONTRACT = {*BASE, "plugin"}
+STEPS = {*CONTRACT, "experiment", "partition", "placement", "lowering", "engine", "scheduling"}
+MAY_IMPORT = {
+    "errors": set(),
+    "fields": {"errors"},
+    "model": {"errors", "fields"},
+    "plugin": BASE,
+    "experiment": CONTRACT,
+    "workloads": CONTRACT,
+    "gpus": CONTRACT,
+    "partition": CONTRACT,
+    "placement": {*CONTRACT, "partition"},
+    "lowering": {*CONTRACT, "partition", "placement"},
+    "engine": BASE,
+    "scheduling": {*CONTRACT, "engine"},
+    "cases": STEPS,
+    "search": {*STEPS, "cases"},
+    "reproduce": {*STEPS, "cases", "search"},
+    "report": {*STEPS, "cases", "search", "reproduce"},
+    "templates": CONTRACT,
+    "builtin": {*CONTRACT, "workloads", "gpus", "placement", "lowering", "scheduling"},
+    "testing": {*STEPS, "workloads", "gpus", "cases"},
+    "cli": {*STEPS, "cases", "search", "reproduce", "report", "templates"},
+    "__main__": {"cli"},
+    "__init__": {*STEPS, "cases", "search"},
+}
+
+FILES = sorted(path for path in ROOT.rglob("*.py") if path.name != "ffi_build.py")
+FACES = [path for path in FILES if path.name == "__init__.py" and path.parent != ROOT]
+
+
+def module_of(path):
+    """Parts of the module's name below sipml_core: ("model", "fabric"); a package's own are ("model",)."""
+    parts = path.relative_to(ROOT).with_suffix("").parts
+    return parts[:-1] if parts[-1] == "__init__" and len(parts) > 1 else parts
+
+
+def imported(path):
+    """(module parts below sipml_core, names taken from it) of each import at run time."""
+    tree = ast.parse(path.read_text())
+    only_for_types = {
+        id(inner)
+        for node in ast.walk(tree)
+        if isinstance(node, ast.If) and getattr(node.test, "id", "") == "TYPE_CHECKING"
+        for inner in ast.walk(node)
+    }
+    for node in ast.walk(tree):
+        if id(node) in only_for_types:
+            continue
+        if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] == "sipml_core":
+            yield tuple(node.module.split(".")[1:]), [alias.name for alias in node.names]
+        elif isinstance(node, ast.Import):
+            for alias in node.names:
+                if alias.name.startswith("sipml_core."):
+                    yield tuple(alias.name.split(".")[1:]), []
+
+
+def within(path):
+    """Modules of the same room that a file imports."""
+    room = module_of(path)[0]
+    for parts, names in imported(path):
+        if parts == (room,):
+            yield from ((room, name) for name in names)
+        elif parts[:1] == (room,):
+            yield parts
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_a_room_imports_only_what_it_may(path):
+    """What comes later on the road is imported by nothing that comes earlier."""
+    room = module_of(path)[0]
+    for parts, _ in imported(path):
+        if parts and parts[0] != room:
+            assert parts[0] in MAY_IMPORT[room], f"{room} imports {'.'.join(parts)}"
+
+
+@pytest.mark.parametrize("path", FILES, ids=lambda path: str(path.relative_to(ROOT)))
+def test_rooms_meet_by_their_faces(path):
+    """From another room a file takes only what that room's `__init__` exports."""
+    room = module_of(path)[0]
+    for parts, names in imported(path):
+        if parts and parts[0] not in (room, "errors", "builtin", "cli"):
+            assert len(parts) == 1, f"import {', '.join(names)} from sipml_core.{parts[0]}"
+            missing = set(names) - set(__import__(f"sipml_core.{parts[0]}", fromlist=["_"]).__all__)
+            assert not missing, f"sipml_core.{parts[0]} does not export {missing}"
+
+
+@pytest.mark.parametrize("room", sorted({module_of(path)[0] for path in FACES}))
+def test_there_are_no_circles_between_files(room):
+    """Inside a room, too, a file imports none that needs it: removing files that need no other ends."""
+    files = {module_of(path): set(within(path)) for path in FILES if module_of(path)[0] == room}
+    known = {module: needs & (set(files) - {(room,)}) for module, needs in files.items() if len(module) > 1}
+    while free := [module for module, needs in known.items() if not needs & set(known)]:
+        for module in free:
+            del known[module]
+    assert not known, f"in circles, or needing one: {sorted('.'.join(module) for module in known)}"
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda path: path.parent.name)
+def test_a_room_says_what_comes_in_and_goes_out(face):
+    text = ast.get_docstring(ast.parse(face.read_text()))
+    if face.parent.name != "testing":
+        assert "In: " in text
+        assert "Out: " in text
+
+
+def test_no_two_files_share_a_name():
+    """So that a file is found by its name alone."""
+    names = [path.name for path in FILES if path.name not in ("__init__.py", "__main__.py")]
+    assert sorted(names) == sorted(set(names))
+
+
+def test_few_modules_lie_outside_the_rooms():
+    assert len(list(ROOT.glob("*.py"))) <= 4
+
+
+def test_the_core_imports_no_plugin():
+    """Bundled plugins are found by entry points alone, as a stranger's are."""
+    folder = Path(__file__).resolve().parents[2] / "plugins"
+    plugins = {path.name for path in folder.glob("*") if path.is_dir()}
+    for path in FILES:
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom):
+                assert (node.module or "").split(".")[0] not in plugins, path
+            elif isinstance(node, ast.Import):
+                assert not {alias.name.split(".")[0] for alias in node.names} & plugins, path
+
+
+def test_only_the_kernel_imports_the_extension():
+    for path in FILES:
+        if path.name != "kernel.py":
+            for parts, names in imported(path):
+                assert "_engine" not in (*parts, *names), path
