@@ -20,6 +20,6 @@ def ring_fast(control: RingCircuits, traffic: TrafficMatrix, previous: RingPlan 
 
     first, before = first_period(traffic, period), first_circuits(before, period)
     waited = None if waited is None else waited[: first.pairs]
-    planned = kernel.fast(control.over(period), first, waited, before)
-    plan = assemble("ring-fast", control.over(period), first, planned, before, waited)
-    return turned_round(plan, control, traffic)
+    part = control.over(period)
+    planned = kernel.fast(part, first, waited, before)
+    return turned_round(assemble("ring-fast", part, first, planned, before, waited), control, traffic)

@@ -98,7 +98,7 @@ class _Turns:
     def dst(self) -> NDArray[np.int32]:
         """Return the destination of each pair of each image. [images, pairs]"""
         dst = self.each(self._dst) + self._turn
-        dst[dst >= self._gpus] -= self._gpus
+        dst -= (dst >= self._gpus) * np.int32(self._gpus)
         return dst
 
     def each(self, values: NDArray[Any]) -> NDArray[Any]:
