@@ -22,7 +22,7 @@ Row = tuple[str, Mapping[str, Any]]
 
 
 def read_graph(path: Path, *, directed: bool, default_gbps: float) -> Any:
-    """The NetworkX graph of a file; edges without `gbps` get the default.
+    """Return the NetworkX graph of a file; edges without `gbps` get the default.
 
     Nodes named gpu0, gpu1, ... are those GPUs, unless a [[node]] table names GPUs otherwise.
 
