@@ -286,11 +286,11 @@ class Compiler:
     def _whole(self, interconnect: Interconnect, fabric: Fabric, lowering: Lowering, case: Hashable) -> _Part:
         """All groups."""
         tasks: TaskGraph = self._tasks.get(
-            (case, lowering.layout.tobytes()),
+            (case, lowering.gpu_of.tobytes()),
             lambda: _jittered(lowering.tasks(), interconnect.cluster.jitter, self.experiment.seed),
         )
         network, circuits = self._circuits(interconnect, fabric, Network.of(fabric, tasks), tasks)
-        return tasks, network, circuits, lowering.layout.reshape(-1)
+        return tasks, network, circuits, lowering.gpu_of.reshape(-1)
 
     def _folded(self, interconnect: Interconnect, fabric: Fabric, lowering: Lowering) -> _Part | None:
         """The first groups where they stand for all; None where all are to be simulated.

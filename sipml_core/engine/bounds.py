@@ -83,7 +83,7 @@ def lower_bound_us(
 def _node_us(tasks: TaskGraph, network: Network, narrowest: NDArray[np.float64]) -> NDArray[np.float64]:
     """Least time of every node. [nodes] [us]"""
     sends = tasks.size_bytes > 0
-    transfer_us = tasks.hops * network.pair_latency_us[network.transfer_pair]
+    transfer_us = tasks.latency_steps * network.pair_latency_us[network.transfer_pair]
     with np.errstate(divide="ignore"):
         transfer_us[sends] += tasks.size_bytes[sends] / narrowest[sends]
     task_us = np.where(tasks.gpu == BARRIER, 0.0, tasks.duration_us)

@@ -15,6 +15,7 @@ from sipml_core.model.plan import Execution, Plan
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.results import CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
+from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
 from sipml_core.model.timeline import Timeline
 from sipml_core.model.traffic import TrafficMatrix
@@ -33,6 +34,7 @@ __all__ = [
     "Execution",
     "Fabric",
     "Network",
+    "Nodes",
     "Op",
     "OpGraph",
     "OpWork",
@@ -47,6 +49,7 @@ __all__ = [
     "Role",
     "Routes",
     "Split",
+    "TaskBuilder",
     "TaskGraph",
     "Tensor",
     "Timeline",

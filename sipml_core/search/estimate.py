@@ -70,7 +70,7 @@ def _one_iteration(lowering: Lowering) -> Lowering:
     plan = attrs.evolve(lowering.plan, iterations=1)
     template = attrs.evolve(lowering.template, plan=plan)
     speed = lowering.speed.copy()
-    speed[lowering.layout] = speed[lowering.layout].min(axis=0)
+    speed[lowering.gpu_of] = speed[lowering.gpu_of].min(axis=0)
     return attrs.evolve(lowering, template=template, speed=speed)
 
 
