@@ -21,7 +21,7 @@ from sipml_core.lowering import (
     check_memory,
     fold,
 )
-from sipml_core.model import BalancedGraph, Fabric, Network, OpGraph, Placement, Plan, TaskGraph
+from sipml_core.model import BalancedGraph, Fabric, Network, OpGraph, Placement, Plan, Prices, TaskGraph
 from sipml_core.partition import Layout, choose_splits, fixed_layout, partition
 from sipml_core.placement import placement_limits
 from sipml_core.scheduling import (
@@ -241,7 +241,7 @@ class Compiler:
             return fixed_layout(graph, job.table.layout)
         return choose_splits(
             graph, self.experiment.gpu, cluster, mp=plan.mp, dp=plan.dp,
-            tau_us=plan.tau_us, gbps=cluster.bandwidth_gbps, recompute=plan.recompute,
+            tau_us=plan.tau_us, prices=Prices.flat(cluster.bandwidth_gbps), recompute=plan.recompute,
         )  # fmt: skip
 
     def graph(self, job: Job, plan: Plan) -> OpGraph:

@@ -16,7 +16,7 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.joblowering import Lowering
-from sipml_core.model import NO_LINK, CircuitControl, Network, TaskBuilder, TaskGraph
+from sipml_core.model import NO_LINK, CircuitControl, Network, PairIndex, TaskBuilder, TaskGraph
 
 
 class NoSymmetryError(ConfigError):
@@ -43,15 +43,15 @@ class Pairs:
         gpus, gpu_at = lowering.plan.gpus, lowering.gpu_of.reshape(-1)
         position = np.argsort(gpu_at)
         tasks = lowering.tasks(lowering.period)
-        key, pair = np.unique(tasks.src.astype(np.int64) * gpus + tasks.dst, return_inverse=True)
-        ends = position[np.array([key // gpus, key % gpus])]
+        key, pair = PairIndex(gpus).unique(tasks.src, tasks.dst)
+        ends = position[np.array(PairIndex(gpus).ends(key))]
         shift = np.arange(0, gpus, lowering.period * lowering.plan.mp)[:, None]
         src, dst = gpu_at[(ends[:, None, :] + shift) % gpus]
         return cls(
             lowering=lowering,
             src=src,
             dst=dst,
-            size_bytes=np.bincount(pair.reshape(-1), tasks.size_bytes, len(key)).astype(np.float64),
+            size_bytes=np.bincount(pair, tasks.size_bytes, len(key)).astype(np.float64),
         )
 
     @property
@@ -209,12 +209,13 @@ def _folded(
     tasks = lowering.tasks(groups)
     src, sent_to = pairs.src[:step].reshape(-1), pairs.dst[:step].reshape(-1)
     dst = _stand_ins(lowering, groups, src, sent_to)
-    key = src.astype(np.int64) * tasks.gpus + sent_to
+    index = PairIndex(tasks.gpus)
+    key = index.key(src, sent_to)
     order = np.lexsort((sent_to, dst, src))
     by_key = np.argsort(key)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    found = np.searchsorted(key[by_key], tasks.src.astype(np.int64) * tasks.gpus + tasks.dst)
+    found = np.searchsorted(key[by_key], index.key(tasks.src, tasks.dst))
     transfer_pair = place[by_key[found]]
     row = network.transfer_pair[: step * pairs.src.shape[1]][order]
     links = network.pair_links[row]

@@ -11,8 +11,10 @@ from sipml_core.model.fabric import Fabric
 from sipml_core.model.network import Network, check_routes
 from sipml_core.model.opgraph import Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
 from sipml_core.model.opwork import OpWork, op_work
+from sipml_core.model.pairs import PairIndex, sorted_unique
 from sipml_core.model.plan import Execution, Plan
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
+from sipml_core.model.prices import Prices
 from sipml_core.model.results import CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
@@ -40,11 +42,13 @@ __all__ = [
     "OpWork",
     "Operand",
     "PairArray",
+    "PairIndex",
     "Phase",
     "Placement",
     "PlacementLimits",
     "Plan",
     "Precision",
+    "Prices",
     "Result",
     "Role",
     "Routes",
@@ -58,4 +62,5 @@ __all__ = [
     "check_routes",
     "op_work",
     "precision",
+    "sorted_unique",
 ]

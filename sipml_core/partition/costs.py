@@ -14,7 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.fields import BYTES_PER_US_PER_GBPS
-from sipml_core.model import Op, Operand, OpGraph, Phase, Role, precision
+from sipml_core.model import Op, Operand, OpGraph, Phase, Prices, Role, precision
 from sipml_core.partition.layouts import leader_index, leads
 from sipml_core.partition.overlap import BoxKey, OverlapRule, box_key
 from sipml_core.partition.partitioning import WHOLE, Cut, following_cut, own_cut
@@ -30,15 +30,20 @@ class Budget:
     #: Devices of a group, and time a sub-op aims at. [us]
     mp: int
     tau_us: float
-    #: Replicas, and bandwidth of a GPU in each direction.
+    #: Replicas.
     dp: int
-    gbps: float
+    #: Bandwidth of traffic inside a group, and of gradients between replicas.
+    prices: Prices
     #: Activations are made again on the way back, so they take no memory to speak of.
     recompute: bool = False
 
-    def transfer_us(self, size_bytes: float) -> float:
-        """Time of that many bytes through one port. [us]"""
-        return size_bytes / (self.gbps * BYTES_PER_US_PER_GBPS)
+    def traffic_us(self, size_bytes: float) -> float:
+        """Return the time that one device sends that many bytes to others of its group for. [us]"""
+        return size_bytes / (self.prices.group_gbps * BYTES_PER_US_PER_GBPS)
+
+    def sync_us(self, size_bytes: float) -> float:
+        """Return the time that one device sends that many bytes of gradients for. [us]"""
+        return size_bytes / (self.prices.replica_gbps * BYTES_PER_US_PER_GBPS)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -167,7 +172,7 @@ class _Costing:
         needed = [{self._key(*read, cut) for read in reads} for cut in self.cuts[target]]
         element_bytes = self.graph.tensor[write[1].tensor].element_bytes
         elements = [[max(self._busiest(h, n) for n in ns) for ns in needed] for h in held]
-        return source, np.asarray(self.budget.transfer_us(1.0) * element_bytes * np.array(elements))
+        return source, np.asarray(self.budget.traffic_us(1.0) * element_bytes * np.array(elements))
 
     def _busiest(self, held: BoxKey, needed: BoxKey) -> int:
         """Most elements that one device sends or receives."""
@@ -191,7 +196,7 @@ class _Costing:
                     size = self._largest(key) * tensor.element_bytes
                     holders = len(boxes.lo) // len(np.unique(boxes.lo, axis=0))
                     members = holders * self.budget.dp
-                    total += self.budget.transfer_us(2.0 * (members - 1) / members * size)
+                    total += self.budget.sync_us(2.0 * (members - 1) / members * size)
         return total
 
     def _memory_bytes(self, index: int, cut: Cut, owners: dict[str, str]) -> float:
