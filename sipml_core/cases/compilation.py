@@ -147,7 +147,7 @@ def compile_variant(variant: Variant, reuse: Reuse) -> CompiledCase:
         tasks=tasks,
         network=driven.network,
         circuits=driven.circuits,
-        simulated=lowering.layout.reshape(-1),
+        simulated=lowering.gpu_of.reshape(-1),
         traffic=lowering.template.traffic,
     )
 

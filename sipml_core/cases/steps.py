@@ -21,6 +21,7 @@ from sipml_core.model import (
     Placement,
     PlacementLimits,
     Plan,
+    Prices,
     TaskGraph,
 )
 from sipml_core.partition import Layout, choose_splits, fixed_layout, partition
@@ -61,19 +62,23 @@ def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:
     return workload.graph(samples, precision)
 
 
-def op_layout(graph: OpGraph, name: str, gpu: GpuModel, cluster: Cluster, plan: Plan) -> Layout:
+def op_layout(
+    graph: OpGraph, name: str, gpu: GpuModel, cluster: Cluster, plan: Plan, prices: Prices
+) -> Layout:
     """Return the dimension along which each op is cut, and why, by the layout of that name."""
     if name != "auto":
         return fixed_layout(graph, name)
     return choose_splits(
         graph, gpu, cluster, mp=plan.mp, dp=plan.dp,
-        tau_us=plan.tau_us, gbps=cluster.bandwidth_gbps, recompute=plan.recompute,
+        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute,
     )  # fmt: skip
 
 
-def balanced_graph(graph: OpGraph, layout: str, gpu: GpuModel, cluster: Cluster, plan: Plan) -> BalancedGraph:
+def balanced_graph(
+    graph: OpGraph, layout: str, gpu: GpuModel, cluster: Cluster, plan: Plan, prices: Prices
+) -> BalancedGraph:
     """Return the ops cut into sub-ops of about tau, along the dimensions that the named layout gives."""
-    cuts = op_layout(graph, layout, gpu, cluster, plan)
+    cuts = op_layout(graph, layout, gpu, cluster, plan, prices)
     return partition(graph, gpu, cluster, mp=plan.mp, tau_us=plan.tau_us, layout=cuts)
 
 

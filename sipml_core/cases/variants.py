@@ -8,7 +8,7 @@ from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import balanced_graph, op_graph, placed
 from sipml_core.lowering import check_memory
-from sipml_core.model import Fabric, Placement, Plan
+from sipml_core.model import Fabric, Placement, Plan, Prices
 from sipml_core.placement import placement_limits
 
 
@@ -67,7 +67,8 @@ def variants_of(case: Case, fabric: Fabric, exchange: str, reuse: Reuse) -> list
         ring_peers=plan.ring_peers, chain=exchange == "chain",
     )  # fmt: skip
     graph = reuse(op_graph, case.job.workload, plan.local_batch, case.precision)
-    balanced = reuse(balanced_graph, graph, case.job.table.layout, case.gpu, cluster, plan)
+    prices = Prices.flat(cluster.bandwidth_gbps)
+    balanced = reuse(balanced_graph, graph, case.job.table.layout, case.gpu, cluster, plan, prices)
     placement = reuse(placed, case.job.placer, balanced, limits)
     chosen = attrs.evolve(plan, exchange=exchange)
     memory_bytes = check_memory(placement, chosen, case.gpu.memory_bytes)

@@ -23,9 +23,10 @@ class Execution:
         25e6, converter=parse_bytes, validator=positive, unit="bytes",
         doc="gradients are synchronised in buckets of about this size (PyTorch DDP's default)",
     )  # fmt: skip
-    collective: str = option(
-        "fluid", validator=one_of("ring", "fluid"),
-        doc='all-reduce as explicit steps ("ring") or as one transfer per member and phase ("fluid")',
+    ring_steps: str = option(
+        "fluid", validator=one_of("explicit", "fluid"),
+        doc='how a ring all-reduce is simulated: each step ("explicit"), or one transfer per member and phase'
+        ' ("fluid")',
     )  # fmt: skip
     counter_rotating: bool = option(
         False,

@@ -19,7 +19,7 @@ from numpy.typing import NDArray
 from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic
 from sipml_core.engine import simulate
 from sipml_core.lowering import Lowering
-from sipml_core.model import NO_LINK, Network, TaskGraph
+from sipml_core.model import Network, PairIndex, TaskGraph
 
 
 @attrs.frozen(kw_only=True)
@@ -69,18 +69,20 @@ def _one_iteration(lowering: Lowering) -> Lowering:
     plan = attrs.evolve(lowering.plan, iterations=1)
     template = attrs.evolve(lowering.template, plan=plan)
     speed = lowering.speed.copy()
-    speed[lowering.layout] = speed[lowering.layout].min(axis=0)
+    speed[lowering.gpu_of] = speed[lowering.gpu_of].min(axis=0)
     return attrs.evolve(lowering, template=template, speed=speed)
 
 
 def _share(traffic: CaseTraffic, tasks: TaskGraph) -> Network:
     """The network as the first groups see it: capacities in proportion to their part of the bytes."""
     network = traffic.network
-    key = network.pair_src.astype(np.int64) * network.gpus + network.pair_dst
-    wanted = tasks.src.astype(np.int64) * network.gpus + tasks.dst
-    total = np.bincount(network.transfer_pair, traffic.pairs.tasks.size_bytes, len(key)).astype(np.float64)
-    all_bytes = _link_bytes(network, total)
-    own_bytes = _link_bytes(network, np.where(np.isin(key, wanted), total, 0.0))
+    index = PairIndex(network.gpus)
+    key = index.key(network.pair_src, network.pair_dst)
+    wanted = index.key(tasks.src, tasks.dst)
+    total = traffic.pairs.tasks.size_bytes
+    own = np.isin(key, wanted)[network.transfer_pair]
+    all_bytes = network.link_bytes(total)
+    own_bytes = network.link_bytes(np.where(own, total, 0.0))
     share = np.ones(len(all_bytes))
     np.divide(own_bytes, all_bytes, out=share, where=own_bytes > 0)
     return attrs.evolve(
@@ -96,11 +98,3 @@ def _share(traffic: CaseTraffic, tasks: TaskGraph) -> Network:
 def _capacity_gbps(traffic: CaseTraffic) -> NDArray[np.float64]:
     """What links carry if the first circuits stay. [links] [Gbps]"""
     return np.where(traffic.capacity_gbps > 0, traffic.capacity_gbps, traffic.circuit_gbps)
-
-
-def _link_bytes(network: Network, pair_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
-    total = np.zeros(len(network.link_gbps))
-    for column in network.pair_links.T:
-        used = column != NO_LINK
-        np.add.at(total, column[used], pair_bytes[used])
-    return total

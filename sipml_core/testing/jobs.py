@@ -97,7 +97,7 @@ def transfers_only(gpus: int, src: ArrayLike, dst: ArrayLike, size_bytes: ArrayL
         src=np.atleast_1d(src),
         dst=np.atleast_1d(dst),
         size_bytes=sizes,
-        hops=np.ones(len(sizes)),
+        latency_steps=np.ones(len(sizes)),
         succ_start=np.zeros(len(sizes) + 1),
         successors=nothing,
         marks=nothing,

@@ -10,9 +10,9 @@ from sipml_core.engine.simulation import simulate
 from sipml_core.errors import InfeasibleError
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.lowering.collectives import Rings, ring_allreduce_tasks
-from sipml_core.lowering.taskbuilder import TaskBuilder
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
+from sipml_core.model.taskbuilder import TaskBuilder
 from sipml_core.plugin.registry import load
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
 from sipml_core.scheduling.estimators import ESTIMATORS
@@ -113,7 +113,7 @@ def test_bytes_are_conserved_and_no_link_is_over_full(name, seed):
 def test_an_all_reduce_is_never_below_its_bound(name, gpus):
     """2 (n - 1) / n S / B (Patarasuk and Yuan 2009)."""
     size_bytes, bandwidth_gbps = 8e6, 800
-    timeline, _ = timeline_of(ring_allreduce_tasks(gpus, size_bytes, form="fluid"), name, bandwidth_gbps)
+    timeline, _ = timeline_of(ring_allreduce_tasks(gpus, size_bytes, steps="fluid"), name, bandwidth_gbps)
     bound_us = 2 * (gpus - 1) / gpus * size_bytes / (bandwidth_gbps * BYTES_PER_US)
     assert timeline.total_us >= bound_us * (1 - 1e-9)
     if name in ("elect-flat", "sip-ocs"):
@@ -127,14 +127,14 @@ def gradients(gpus, size_bytes, **options):
     return builder.build()
 
 
-@pytest.mark.parametrize("form", ["ring", "fluid"])
-def test_two_directions_of_the_ring_carry_twice_as_much(form):
+@pytest.mark.parametrize("steps", ["explicit", "fluid"])
+def test_two_directions_of_the_ring_carry_twice_as_much(steps):
     """SiP-Ring has W/2 wavelengths each way. One logical ring uses those of one way; two that run against
     each other use all: 2 (n - 1) / n S / B, as on Elect-Flat, where it makes no difference."""
     size_bytes, gpus = 8e6, 40
     bound_us = 2 * (gpus - 1) / gpus * size_bytes / (800 * BYTES_PER_US)
     for counter_rotating, ring_us in ((False, 2 * bound_us), (True, bound_us)):
-        tasks = gradients(gpus, size_bytes, form=form, counter_rotating=counter_rotating)
+        tasks = gradients(gpus, size_bytes, steps=steps, counter_rotating=counter_rotating)
         assert tasks.size_bytes.sum() == pytest.approx(2 * (gpus - 1) * size_bytes, rel=1e-12)
         assert timeline_of(tasks, "sip-ring", 800)[0].total_us == pytest.approx(ring_us, rel=1e-9)
         assert timeline_of(tasks, "elect-flat", 800)[0].total_us == pytest.approx(bound_us, rel=1e-9)

@@ -12,10 +12,10 @@ from sipml_core.cases.reuse import Reuse
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.lowering.taskbuilder import TaskBuilder
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
 from sipml_core.model.opgraph import Role
+from sipml_core.model.taskbuilder import TaskBuilder
 from sipml_core.model.traffic import TrafficMatrix
 from sipml_core.plugin.registry import load
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes

@@ -277,14 +277,14 @@ def test_the_last_of_several_iterations_is_reported():
 
 
 def test_one_name_stands_for_one_thing():
-    """`collective` is how an all-reduce is simulated, an option; which one it is, is a column of results."""
+    """`ring_steps` is how a ring is simulated, an option; which all-reduce it is, is a column of results."""
     options = {field.name for field in attrs.fields(StrategyTable)}
-    assert "collective" in options
+    assert "ring_steps" in options
     assert "all_reduce" not in options
     for model in (CaseResult, SearchRow):
         columns = {field.name for field in attrs.fields(model)}
         assert "all_reduce" in columns
-        assert "collective" not in columns
+        assert "ring_steps" not in columns
 
 
 @pytest.mark.parametrize(
