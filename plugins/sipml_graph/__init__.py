@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import one_of, option
+from sipml_core.fields import file_path, one_of, option
 from sipml_core.model import Cluster, Fabric
 from sipml_core.plugin import Topology, hookimpl
 from sipml_graph.edgelist import read_graph
@@ -21,11 +21,10 @@ class Graph(Topology):
 
     @attrs.frozen(kw_only=True)
     class Options:
-        file: str = option(
+        file: str = file_path(
             doc="a .csv with the columns from, to, gbps, latency_us (a blank gbps is the bandwidth of a "
             "GPU) and GPUs named gpu0, gpu1, ..., or a .toml with [[edge]] and [[node]] tables; "
-            "a relative name counts from the folder of the experiment file",
-            files=("",),
+            "a relative name counts from the folder of the experiment file"
         )
         directed: bool = option(False, doc="every edge is one way; otherwise it is a link in each direction")
         routing: str = option(

@@ -9,8 +9,6 @@ from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-import networkx as nx
-
 from sipml_core.errors import ConfigError, nearest
 
 EDGE_KEYS = ("from", "to", "gbps", "latency_us")
@@ -31,6 +29,8 @@ def read_graph(path: Path, *, directed: bool, default_gbps: float) -> Any:
     ConfigError
         The file cannot be read, a key is missing or unknown; the line or table is named.
     """
+    import networkx as nx  # only here: it takes longer to import than all the rest
+
     nodes: list[Row] = []
     if path.suffix == ".csv":
         edges = list(_csv_rows(path))

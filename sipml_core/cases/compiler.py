@@ -25,7 +25,6 @@ from sipml_core.model import BalancedGraph, Fabric, Network, OpGraph, Placement,
 from sipml_core.partition import Layout, choose_splits, fixed_layout, partition
 from sipml_core.placement import placement_limits
 from sipml_core.scheduling import (
-    ESTIMATORS,
     ScheduledCircuits,
     circuit_traffic,
     job_bytes,
@@ -338,14 +337,14 @@ class Compiler:
         self, interconnect: Interconnect, fabric: Fabric, network: Network, tasks: TaskGraph
     ) -> tuple[Network, ScheduledCircuits | None]:
         """The circuits' driver; on a one-shot network every pair must be served, or relayed."""
-        control, scheduler = fabric.circuits, interconnect.scheduler
-        if control is None or scheduler is None:
+        control, scheduler, estimator = fabric.circuits, interconnect.scheduler, interconnect.estimator
+        if control is None or scheduler is None or estimator is None:
             return network, None
         total_bytes = job_bytes(network, tasks)
         driver = ScheduledCircuits(
             control=control,
             scheduler=scheduler,
-            estimator=ESTIMATORS[interconnect.estimator](network, tasks),
+            estimator=estimator.start(network, tasks),
             network=network,
             total_bytes=total_bytes,
         )
@@ -364,10 +363,12 @@ def _refuse_unforeseen(interconnect: Interconnect, fabric: Fabric) -> None:
     if interconnect.cluster.jitter:
         raise NoSymmetryError("jitter gives every task a duration of its own")
     replanned = fabric.circuits is not None and fabric.circuits.interval_us is not None
-    if replanned and interconnect.scheduler and not interconnect.scheduler.treats_alike:
-        raise NoSymmetryError(
-            "circuits are re-planned while the job runs, and the scheduler may treat groups differently"
-        )
+    for component in (interconnect.scheduler, interconnect.estimator):
+        if replanned and component and not component.treats_alike:
+            raise NoSymmetryError(
+                f"circuits are re-planned while the job runs, and {component.name!r} may treat groups "
+                "differently"
+            )
 
 
 def _jittered(tasks: TaskGraph, jitter: float, seed: int) -> TaskGraph:

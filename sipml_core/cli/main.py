@@ -94,21 +94,13 @@ def experiment_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _open(file: Path, overrides: tuple[str, ...], seed: int | None) -> tuple[Registry, Experiment]:
-    from sipml_core.experiment import (
-        absolute_files,
-        apply_overrides,
-        read_experiment,
-        read_tables,
-        refuse_missing_files,
-    )
+    from sipml_core.experiment import apply_overrides, read_experiment, read_tables
 
     registry = _registry()
-    tables = absolute_files(read_tables(file), registry, file.parent)
-    tables = absolute_files(apply_overrides(tables, overrides), registry, Path())
+    tables = apply_overrides(read_tables(file), overrides)
     if seed is not None:
         tables["seed"] = seed
     try:
-        refuse_missing_files(tables, registry)
         return registry, read_experiment(tables, registry)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None

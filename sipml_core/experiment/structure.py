@@ -79,6 +79,14 @@ def _unknown_key(key: str, path: str, allowed: Iterable[str], elsewhere: Mapping
     return f"{path}.{key} is not a known key{hint} allowed: {', '.join(names) or 'none'}"
 
 
+def refuse_unknown_keys(table: Iterable[str], path: str, allowed: Iterable[str]) -> None:
+    """`ConfigError` naming the first key of a table that is not allowed, and the nearest that is."""
+    known = list(allowed)
+    for key in table:
+        if key not in known:
+            raise ConfigError(_unknown_key(key, path, known, {}))
+
+
 def keys(model: type[Any]) -> list[str]:
     """Keys that a table of this model may have."""
     return [field.name for field in attrs.fields(model) if field.init]
@@ -99,12 +107,16 @@ def _float(value: Any, _: Any) -> float:
     return float(_strict((int, float), "a number")(value, _))
 
 
+def _text(value: Any, _: Any) -> str:
+    return str(_strict((str,), "text in quotes")(value, _))
+
+
 def _lenient_about_lists() -> Converter:
     converter = Converter(forbid_extra_keys=True, prefer_attrib_converters=True)
     converter.register_structure_hook(bool, _strict((bool,), "true or false"))
     converter.register_structure_hook(int, _strict((int,), "an integer"))
     converter.register_structure_hook(float, _float)
-    converter.register_structure_hook(str, _strict((str,), "text in quotes"))
+    converter.register_structure_hook(str, _text)
     return converter
 
 

@@ -6,6 +6,7 @@ import pytest
 from sipml_core.cases.compiler import Compiler
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import InfeasibleError
+from sipml_core.estimators import Window
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.lowering.collectives import Rings, ring_allreduce_tasks
 from sipml_core.lowering.taskbuilder import TaskBuilder
@@ -13,7 +14,6 @@ from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
 from sipml_core.plugin.registry import load
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
-from sipml_core.scheduling.estimators import ESTIMATORS
 
 REGISTRY = load()
 BYTES_PER_US = 125.0  # of 1 Gbps
@@ -31,7 +31,7 @@ def timeline_of(tasks, name, bandwidth_gbps, **options):
         driver = ScheduledCircuits(
             control=fabric.circuits,
             scheduler=scheduler(scheduler.Options()),
-            estimator=ESTIMATORS["window"](network, tasks),
+            estimator=Window(Window.Options()).start(network, tasks),
             network=network,
             total_bytes=job_bytes(network, tasks),
         )

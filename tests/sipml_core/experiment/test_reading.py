@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from sipml_core.errors import ConfigError
-from sipml_core.experiment.reading import divisors, read_experiment, read_tables
+from sipml_core.experiment.model import divisors
+from sipml_core.experiment.reading import read_experiment, read_tables
 
 _spec = importlib.util.spec_from_file_location("fakes", Path(__file__).parents[1] / "fakes.py")
 fakes = importlib.util.module_from_spec(_spec)
@@ -71,6 +72,15 @@ def test_a_topology_may_have_its_own_bandwidth():
     assert [i.cluster.bandwidth_gbps for i in experiment.interconnects] == [1000.0, 2000.0]
 
 
+def test_a_topology_names_its_estimator_or_takes_the_schedulers():
+    """By name, as a table with options, or left out; without a scheduler there is none."""
+    ring, switch = read().interconnects
+    assert ring.estimator.name == "window"
+    assert switch.estimator is None
+    chosen = read(topology__0__estimator={"name": "window", "share": 0.5}).interconnects[0].estimator
+    assert chosen.options.share == 0.5
+
+
 @pytest.mark.parametrize("bandwidth", [0, -1, "fast", float("nan")])
 def test_a_bandwidth_that_is_none_is_refused(bandwidth):
     assert "cluster.bandwidth_gbps must be" in refusal(cluster__bandwidth_gbps=bandwidth)
@@ -110,7 +120,8 @@ def test_a_mistyped_topology_gets_the_nearest_and_all_known():
         ({"topology": [{"name": 3}]}, "topology.name must be text"),
         ({"topology__0__reach_hop": 3}, "topology[0].reach_hop is not a known key; did you mean"),
         ({"topology__0__reach_hops": 0}, "topology[0].reach_hops must be at least 1, got 0"),
-        ({"topology__0__estimator": "oracel"}, "no estimator 'oracel'"),
+        ({"topology__0__estimator": "windwo"}, "topology[0].estimator.name: no estimator 'windwo'; did you"),
+        ({"topology__0__estimator": {"name": "window", "share": 2}}, "[0].estimator.share must be from 0"),
         ({"topology__0__scheduler": "greddy"}, "no scheduler 'greddy'; did you mean 'greedy'?"),
         ({"topology": [{"name": "ring"}, {"name": "ring"}]}, "topology 'ring' appears twice"),
         ({"workload__0__layres": 3}, "workload.layres is not a known key; did you mean 'layers'?"),
