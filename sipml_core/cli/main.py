@@ -81,7 +81,9 @@ def main() -> None:
 def experiment_options(command: Callable[..., None]) -> Callable[..., None]:
     """FILE and the options that change it."""
     for decorate in (
-        click.option("--seed", type=click.IntRange(min=0), help="Replaces the seed in the file."),
+        click.option(
+            "--seed", type=click.IntRange(min=0, max=2**63 - 1), help="Replaces the seed in the file."
+        ),
         click.option(
             "--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE",
             help="Change one value; may be given again. In a list of tables the next part selects by name: "

@@ -8,9 +8,14 @@ from typing import Any
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import at_least, each, one_of, option, parse_us, positive
-from sipml_core.model import PRECISIONS, Cluster, Execution, Plan
+from sipml_core.fields import between, each, one_of, option, parse_us, positive
+from sipml_core.model import MAX_GPUS, MAX_SAMPLES, PRECISIONS, Cluster, Execution, Plan
 from sipml_core.plugin import Estimator, GpuModel, Placer, Scheduler, Topology, Workload
+
+#: The largest integer of a TOML file, and of the engine.
+MAX_SEED = 2**63 - 1
+#: Candidates that a search may be asked to simulate.
+MAX_TOP = 10_000
 
 LAYOUTS = ("auto", "sample", "tensor", "megatron")
 
@@ -20,14 +25,16 @@ class StrategyTable(Execution):
     """[strategy], and `plan` inside a [[workload]]."""
 
     mp: int | None = option(
-        None, validator=attrs.validators.optional(at_least(1)),
+        None, validator=attrs.validators.optional(between(1, MAX_GPUS)),
         doc="model-parallel degree; left out: N / dp, or every divisor of N is tried",
     )  # fmt: skip
     dp: int | None = option(
-        None, validator=attrs.validators.optional(at_least(1)), doc="data-parallel degree; left out: N / mp"
+        None,
+        validator=attrs.validators.optional(between(1, MAX_GPUS)),
+        doc="data-parallel degree; left out: N / mp",
     )
     global_batch: int | None = option(
-        None, validator=attrs.validators.optional(at_least(1)),
+        None, validator=attrs.validators.optional(between(1, MAX_SAMPLES)),
         doc="samples in one iteration, all replicas together; left out: the workload's default",
     )  # fmt: skip
     layout: str = option(
@@ -68,11 +75,11 @@ class SearchTable:
     """[search], and `search` inside a [[workload]]: what `search` may vary. `run` ignores it."""
 
     global_batches: tuple[int, ...] | None = option(
-        None, validator=attrs.validators.optional(each(at_least(1))),
+        None, validator=attrs.validators.optional(each(between(1, MAX_SAMPLES))),
         doc="global batches to try; left out: powers of two inside the measured convergence data",
     )  # fmt: skip
     mp: tuple[int, ...] | None = option(
-        None, validator=attrs.validators.optional(each(at_least(1))),
+        None, validator=attrs.validators.optional(each(between(1, MAX_GPUS))),
         doc="model-parallel degrees to try, of which those that divide N count; left out: all divisors of N",
     )  # fmt: skip
     layouts: tuple[str, ...] | None = option(
@@ -80,7 +87,7 @@ class SearchTable:
         doc="layouts to try, see [strategy]; left out: that of [strategy]",
     )  # fmt: skip
     top: int = option(
-        4, validator=at_least(1),
+        4, validator=between(1, MAX_TOP),
         doc="strategies simulated in full for each workload and interconnect, the best by the estimate",
     )  # fmt: skip
 

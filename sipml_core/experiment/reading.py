@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import copy
-import tomllib
 from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from sipml_core.errors import ConfigError, unknown
+from sipml_core.errors import ConfigError, shown, unknown
 from sipml_core.experiment.model import (
+    MAX_SEED,
     EngineTable,
     Experiment,
     GpuTable,
@@ -21,7 +21,7 @@ from sipml_core.experiment.model import (
     StrategyTable,
 )
 from sipml_core.experiment.structure import keys, refuse_unknown_keys, structure
-from sipml_core.fields import FileText, absolute_paths, at_least, option
+from sipml_core.fields import FileText, absolute_paths, between, option, read_toml
 from sipml_core.model import Cluster
 from sipml_core.plugin import Component, Estimator, GpuModel, Placer, Registry, Scheduler, Topology, Workload
 
@@ -39,7 +39,7 @@ class _Sections:
     """The top level of an experiment file."""
 
     title: str = option(doc="names the results folder")
-    seed: int = option(0, validator=at_least(0), doc="seed of everything random")
+    seed: int = option(0, validator=between(0, MAX_SEED), doc="seed of everything random")
     baseline: str | None = option(
         None, doc="topology that speed-ups are relative to; left out: the first one"
     )
@@ -54,13 +54,7 @@ class _Sections:
 
 def read_tables(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file, unchecked; their texts know the folder of the file."""
-    try:
-        tables = tomllib.loads(path.read_text(encoding="utf-8-sig"))
-    except OSError as error:
-        raise ConfigError(f"cannot read {path}: {error.strerror}") from None
-    except (tomllib.TOMLDecodeError, UnicodeDecodeError) as error:
-        raise ConfigError(f"{path} is not TOML: {error}") from None
-    return {key: _from_folder(value, path.parent) for key, value in tables.items()}
+    return {key: _from_folder(value, path.parent) for key, value in read_toml(path).items()}
 
 
 def _from_folder(value: Any, folder: Path) -> Any:
@@ -164,13 +158,13 @@ def _merged(
     """The section with a workload's own keys over it, and how errors call it."""
     own = table.get(section, {})
     if not isinstance(own, Mapping):
-        raise ConfigError(f"{path}.{section} must be a table, got {own!r}")
+        raise ConfigError(f"{path}.{section} must be a table, got {shown(own)}")
     return {**defaults, **own}, f"{path}.{section}" if own else section
 
 
 def _placers(named: Any, path: str, registry: Registry) -> tuple[Placer, ...]:
     if not isinstance(named, list):
-        raise ConfigError(f"{path} must be a list, got {named!r}")
+        raise ConfigError(f"{path} must be a list, got {shown(named)}")
     return tuple(_component("placer", name, f"{path}[{i}]", registry) for i, name in enumerate(named))
 
 
@@ -194,7 +188,7 @@ def _component(
     if isinstance(table, str):
         table = {"name": table}
     if not isinstance(table, dict):
-        raise ConfigError(f"{path} must be a table with a name, got {table!r}")
+        raise ConfigError(f"{path} must be a table with a name, got {shown(table)}")
     component = _named(role, table.get("name", default), path, registry)
     refuse_unknown_keys(table, path, [*keys(component.Options), "name", *reserved])
     table.update(absolute_paths(table, component.Options, path))
@@ -206,7 +200,7 @@ def _named(role: str, name: Any, path: str, registry: Registry) -> type[Componen
     if name is None:
         raise ConfigError(f"{path}.name is required; known: {', '.join(registry.names(role))}")
     if not isinstance(name, str):
-        raise ConfigError(f"{path}.name must be text in quotes, got {name!r}")
+        raise ConfigError(f"{path}.name must be text in quotes, got {shown(name)}")
     try:
         component: type[Component] = registry.find(role, name)
     except ConfigError as error:
@@ -216,7 +210,7 @@ def _named(role: str, name: Any, path: str, registry: Registry) -> type[Componen
 
 def _title(title: str) -> str:
     if not title or any(not (c.isalnum() or c in " ._-") for c in title) or title.strip(". ") != title:
-        raise ConfigError(f"title must be letters, digits, spaces, '.', '_' or '-', got {title!r}")
+        raise ConfigError(f"title must be letters, digits, spaces, '.', '_' or '-', got {shown(title)}")
     return title
 
 
@@ -224,26 +218,28 @@ def _list(value: Any, path: str) -> list[tuple[str, dict[str, Any]]]:
     """[[name]] tables, or a single [name], each with the path errors name it by."""
     tables = [value] if isinstance(value, Mapping) else value
     if not isinstance(tables, Sequence) or isinstance(tables, str):
-        raise ConfigError(f"{path} must be a list of tables ([[{path}]]), got {value!r}")
+        raise ConfigError(f"{path} must be a list of tables ([[{path}]]), got {shown(value)}")
     if not tables:
         raise ConfigError(f"{path} must have at least one table")
     for table in tables:
         if not isinstance(table, dict):
-            raise ConfigError(f'{path} must be a list of tables such as {{ name = "..." }}, got {table!r}')
+            raise ConfigError(
+                f'{path} must be a list of tables such as {{ name = "..." }}, got {shown(table)}'
+            )
     return [(path if len(tables) == 1 else f"{path}[{i}]", table) for i, table in enumerate(tables)]
 
 
 def _label(table: Mapping[str, Any], default: str, path: str) -> str:
     label = table.get("label", default)
     if not isinstance(label, str) or not label:
-        raise ConfigError(f"{path}.label must be text in quotes, got {label!r}")
+        raise ConfigError(f"{path}.label must be text in quotes, got {shown(label)}")
     return str(label)
 
 
 def _unique(what: str, labels: Sequence[str]) -> None:
     for label in labels:
         if labels.count(label) > 1:
-            raise ConfigError(f'{what} {label!r} appears twice; tell them apart with label = "..."')
+            raise ConfigError(f'{what} {shown(label)} appears twice; tell them apart with label = "..."')
 
 
 def _baseline(name: str | None, labels: Sequence[str]) -> str:

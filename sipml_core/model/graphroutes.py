@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.errors import ConfigError, InfeasibleError
+from sipml_core.errors import ConfigError, InfeasibleError, shown
 from sipml_core.fields import at_least, float64_vector, int64_vector, one_of, parse_gbps, parse_us, positive
 from sipml_core.model.routes import MAX_ROUTE_LINKS, NO_LINK, PairArray, Routes
 
@@ -71,6 +71,7 @@ def graph_links(graph: Any, *, routing: str, gpus_forward: bool, port_gbps: floa
 def _gpu_nodes(graph: Any, nodes: list[Hashable]) -> list[int]:
     """Position in `nodes` of each GPU, by GPU number."""
     marked = {i: graph.nodes[node].get("gpu", False) for i, node in enumerate(nodes)}
+    marked = {i: bool(mark) if isinstance(mark, np.bool_) else mark for i, mark in marked.items()}
     marked = {i: mark for i, mark in marked.items() if mark is not False and mark is not None}
     if not marked:
         raise ConfigError(
@@ -82,7 +83,8 @@ def _gpu_nodes(graph: Any, nodes: list[Hashable]) -> list[int]:
     for i, mark in marked.items():
         if isinstance(mark, bool) or not isinstance(mark, (int, np.integer)):
             raise ConfigError(
-                f"node {nodes[i]!s}: gpu must be True on every GPU or a number on every GPU, got {mark!r}"
+                f"node {nodes[i]!s}: gpu must be True on every GPU or a number on every GPU, "
+                f"got {shown(mark)}"
             )
         if int(mark) in numbers:
             raise ConfigError(f"nodes {nodes[numbers[int(mark)]]!s} and {nodes[i]!s} are both GPU {mark}")
