@@ -20,16 +20,13 @@ def read_toml(path: Path, key: str = "") -> dict[str, Any]:
     key
         Configuration key that named the file, for messages.
     """
-    where = f"{key}: {path}" if key else str(path)
+    before = f"{key}: " if key else ""
     try:
         return parse_toml(path.read_text(encoding="utf-8-sig"))
-    except (OSError, ValueError) as error:
-        reason = error.strerror if isinstance(error, OSError) else None
-        if reason is None:
-            raise ConfigError(f"{where} is not TOML: {' '.join(str(error).split())}") from None
-        raise ConfigError(
-            f"{key}: cannot read {path}: {reason}" if key else f"cannot read {path}: {reason}"
-        ) from None
+    except OSError as error:
+        raise ConfigError(f"{before}cannot read {path}: {error.strerror}") from None
+    except ValueError as error:  # no TOML, no UTF-8, or a null character in the name
+        raise ConfigError(f"{before}{path} is not TOML: {' '.join(str(error).split())}") from None
 
 
 def parse_toml(text: str) -> dict[str, Any]:

@@ -74,7 +74,7 @@ class _Quantity:
         return result
 
     def _readings(self, number: float, unit: str) -> Iterator[tuple[str, float]]:
-        """What a unit may mean if its small and capital letters were not meant: how to write it, its value."""
+        """What a unit may mean whose small and capital letters were not meant: how to write it, its value."""
         found: dict[float, str] = {}
         for known, scale in self.units.items():
             if known.lower() == unit.lower():

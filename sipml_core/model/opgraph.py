@@ -68,7 +68,7 @@ class Tensor:
         if max(self.shape, default=1) > MAX_EXTENT or self.elements > MAX_ELEMENTS:
             raise InfeasibleError(
                 f"tensor {self.name!r} has {' x '.join(map(str, self.shape))} elements, more than can be "
-                f"counted: {MAX_EXTENT} along an axis and {MAX_ELEMENTS:g} in all; raise dp, lower the batch or "
+                f"counted: {MAX_EXTENT} along an axis, {MAX_ELEMENTS:g} in all; raise dp, lower the batch or "
                 "use a smaller model"
             )
 
