@@ -97,7 +97,8 @@ def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResu
 def _unused(compiled: CompiledCase) -> Iterator[str]:
     """Yield a note where the experiment chose an estimator that is never asked."""
     interconnect, control = compiled.case.interconnect, compiled.fabric.circuits
-    default = interconnect.scheduler.estimator if interconnect.scheduler else "window"
-    if interconnect.estimator != default and (control is None or control.interval_us is None):
+    name = interconnect.estimator.name if interconnect.estimator else None
+    usual = interconnect.scheduler.estimator if interconnect.scheduler else None
+    if name != usual and (control is None or control.interval_us is None):
         why = "there are no circuits" if control is None else "circuits are set once, for the whole traffic"
-        yield f"estimator {interconnect.estimator!r} is not used: {why}"
+        yield f"estimator {name!r} is not used: {why}"

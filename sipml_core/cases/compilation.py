@@ -224,7 +224,9 @@ def _refuse_unforeseen(variant: Variant) -> None:
     if interconnect.cluster.jitter:
         raise NoSymmetryError("jitter gives every task a duration of its own")
     replanned = control is not None and control.interval_us is not None
-    if replanned and interconnect.scheduler and not interconnect.scheduler.treats_alike:
-        raise NoSymmetryError(
-            "circuits are re-planned while the job runs, and the scheduler may treat groups differently"
-        )
+    for component in (interconnect.scheduler, interconnect.estimator):
+        if replanned and component and not component.treats_alike:
+            raise NoSymmetryError(
+                f"circuits are re-planned while the job runs, and {component.name!r} may treat groups "
+                "differently"
+            )

@@ -27,7 +27,6 @@ from sipml_core.model import (
 from sipml_core.partition import Layout, choose_splits, fixed_layout, partition
 from sipml_core.plugin import GpuModel, Placer, Topology, Workload
 from sipml_core.scheduling import (
-    ESTIMATORS,
     ScheduledCircuits,
     circuit_traffic,
     job_bytes,
@@ -135,14 +134,14 @@ def circuits_for(
         relayed either.
     """
     network = network or Network.of(fabric, tasks)
-    control, scheduler = fabric.circuits, interconnect.scheduler
-    if control is None or scheduler is None:
+    control, scheduler, estimator = fabric.circuits, interconnect.scheduler, interconnect.estimator
+    if control is None or scheduler is None or estimator is None:
         return Driven(network=network, circuits=None)
     total_bytes = job_bytes(network, tasks)
     driver = ScheduledCircuits(
         control=control,
         scheduler=scheduler,
-        estimator=ESTIMATORS[interconnect.estimator](network, tasks),
+        estimator=estimator.start(network, tasks),
         network=network,
         total_bytes=total_bytes,
     )

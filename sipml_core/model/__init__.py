@@ -6,10 +6,10 @@ Imports only `fields` and `errors`.
 
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
 from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows
-from sipml_core.model.cluster import Cluster
+from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.network import Network, check_routes
-from sipml_core.model.opgraph import Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
+from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
 from sipml_core.model.opwork import OpWork, op_work
 from sipml_core.model.pairs import PairIndex, sorted_unique
 from sipml_core.model.plan import Execution, Plan
@@ -25,7 +25,9 @@ from sipml_core.model.traffic import TrafficMatrix
 
 __all__ = [
     "BARRIER",
+    "MAX_GPUS",
     "MAX_RANK",
+    "MAX_SAMPLES",
     "NO_LINK",
     "PRECISIONS",
     "SILENT",

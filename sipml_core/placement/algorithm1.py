@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import at_least, one_of, option
+from sipml_core.fields import between, one_of, option
 from sipml_core.model import BalancedGraph, Placement, PlacementLimits
 from sipml_core.placement.limits import hops_between, reach_table
 from sipml_core.placement.placementunits import PlacementUnits, merge
@@ -29,7 +29,7 @@ class Algorithm1Options:
     visits: int = option(
         20,
         doc="Placements tried per sub-op, on average, before relocation is given up",
-        validator=at_least(1),
+        validator=between(1, 1_000_000),
     )
 
 

@@ -10,8 +10,7 @@ from numpy.typing import NDArray
 from sipml_core.engine import CircuitSettings
 from sipml_core.errors import InfeasibleError
 from sipml_core.model import CircuitControl, CircuitPlan, Network, TaskGraph, TrafficMatrix, at_rows
-from sipml_core.plugin import Scheduler
-from sipml_core.scheduling.estimators import Estimator
+from sipml_core.plugin import DemandForecast, Scheduler
 
 
 def job_bytes(network: Network, tasks: TaskGraph) -> NDArray[np.float64]:
@@ -49,7 +48,7 @@ class ScheduledCircuits:
         *,
         control: CircuitControl,
         scheduler: Scheduler,
-        estimator: Estimator,
+        estimator: DemandForecast,
         network: Network,
         total_bytes: NDArray[np.float64],
     ) -> None:

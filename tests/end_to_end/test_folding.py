@@ -118,7 +118,7 @@ def test_speeds_that_repeat():
 
 REFUSED = [
     ({"name": "sip-ring"}, {}, "re-planned circuits can differ between groups"),
-    ({**RING, "scheduler": "ring-mcf"}, {}, "the scheduler may treat groups differently"),
+    ({**RING, "scheduler": "ring-mcf"}, {}, "'ring-mcf' may treat groups"),
     ({"name": "sip-ocs", "switches": 4, "interval_us": 500, "reconfiguration_us": 5}, {}, "re-planned"),
     (FLAT, {"jitter": 0.1}, "jitter gives every task a duration of its own"),
     (FLAT, {"gpu_speed": {"3": 0.5}}, r"differ in speed \(gpu_speed\) between 2 groups and the next 2"),

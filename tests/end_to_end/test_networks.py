@@ -8,6 +8,7 @@ from sipml_core.cases.compilation import compile_case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import InfeasibleError
+from sipml_core.estimators import Window
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.lowering.collectives import Rings, ring_allreduce_tasks
 from sipml_core.model.cluster import Cluster
@@ -15,7 +16,6 @@ from sipml_core.model.network import Network
 from sipml_core.model.taskbuilder import TaskBuilder
 from sipml_core.plugin.registry import load
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
-from sipml_core.scheduling.estimators import ESTIMATORS
 
 REGISTRY = load()
 BYTES_PER_US = 125.0  # of 1 Gbps
@@ -33,7 +33,7 @@ def timeline_of(tasks, name, bandwidth_gbps, **options):
         driver = ScheduledCircuits(
             control=fabric.circuits,
             scheduler=scheduler(scheduler.Options()),
-            estimator=ESTIMATORS["window"](network, tasks),
+            estimator=Window(Window.Options()).start(network, tasks),
             network=network,
             total_bytes=job_bytes(network, tasks),
         )

@@ -11,6 +11,7 @@ from sipml_core.cases.compilation import compile_case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError
+from sipml_core.estimators import Window
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
@@ -19,7 +20,6 @@ from sipml_core.model.taskbuilder import TaskBuilder
 from sipml_core.model.traffic import TrafficMatrix
 from sipml_core.plugin.registry import load
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
-from sipml_core.scheduling.estimators import ESTIMATORS
 
 REGISTRY = load()
 GPT = {"layers": 1, "hidden": 32, "heads": 4, "sequence": 16, "vocabulary": 96}
@@ -128,7 +128,7 @@ def run_on_ring(tasks, bandwidth_gbps, **options):
     driver = ScheduledCircuits(
         control=fabric.circuits,
         scheduler=scheduler(scheduler.Options()),
-        estimator=ESTIMATORS["window"](network, tasks),
+        estimator=Window(Window.Options()).start(network, tasks),
         network=network,
         total_bytes=job_bytes(network, tasks),
     )

@@ -9,17 +9,19 @@ from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import run_experiment
 from sipml_core.engine.simulation import CircuitSettings, simulate
 from sipml_core.errors import ConfigError
+from sipml_core.estimators import ESTIMATORS
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
 from sipml_core.model.taskbuilder import TaskBuilder
 from sipml_core.plugin.registry import load
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
-from sipml_core.scheduling.estimators import ESTIMATORS
 from sipml_core.scheduling.relay import with_relays
 
 REGISTRY = load()
 BYTES_PER_US = 125.0  # of 1 Gbps
+
+FORECASTS = {made.name: made(made.Options()).start for made in ESTIMATORS}
 
 
 def transfers(gpus, src, dst, size_bytes):
@@ -37,7 +39,7 @@ def scheduled(tasks, name, bandwidth_gbps, estimator="window", **options):
     driver = ScheduledCircuits(
         control=fabric.circuits,
         scheduler=scheduler(scheduler.Options()),
-        estimator=ESTIMATORS[estimator](network, tasks),
+        estimator=FORECASTS[estimator](network, tasks),
         network=network,
         total_bytes=job_bytes(network, tasks),
     )
