@@ -15,16 +15,14 @@ from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
 from sipml_core.model.opgraph import Role
 from sipml_core.model.traffic import TrafficMatrix
-from sipml_core.plugin.registry import load
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
 from sipml_core.scheduling.estimators import ESTIMATORS
 
-REGISTRY = load()
 GPT = {"layers": 1, "hidden": 32, "heads": 4, "sequence": 16, "vocabulary": 96}
 BYTES_PER_US = 125.0  # of 1 Gbps
 
 
-def compiled(workload, *, mp, dp, layout, global_batch, tau_us):
+def compiled(registry, workload, *, mp, dp, layout, global_batch, tau_us):
     """A job on Elect-Flat whose kernels are cut as finely as mp allows."""
     tables = {
         "title": "review",
@@ -37,7 +35,7 @@ def compiled(workload, *, mp, dp, layout, global_batch, tau_us):
         },
         "topology": {"name": "elect-flat"},
     }  # fmt: skip
-    experiment = read_experiment(tables, REGISTRY)
+    experiment = read_experiment(tables, registry)
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
     return Compiler(experiment=experiment).prepare(job, interconnect, job.plan(mp * dp))[0]
 
@@ -88,28 +86,34 @@ def bytes_by_element(case, dp):
         ({"name": "gpt", **GPT}, "sample"),
     ],
 )
-def test_each_parameter_is_synchronised_once_over_those_who_hold_it(workload, layout, mp, dp):
+def test_each_parameter_is_synchronised_once_over_those_who_hold_it(registry, workload, layout, mp, dp):
     """Column, row, head, sample and spatial cuts, counted element by element from the op graph."""
-    case = compiled(workload, mp=mp, dp=dp, layout=layout, global_batch=4 * dp, tau_us=0.01)
+    case = compiled(registry, workload, mp=mp, dp=dp, layout=layout, global_batch=4 * dp, tau_us=0.01)
     assert case.traffic.gradients == pytest.approx(bytes_by_element(case, dp), rel=1e-12)
     assert case.tasks.size_bytes.sum() * case.repeats == pytest.approx(case.traffic.total, rel=1e-12)
 
 
 @pytest.mark.parametrize("layout", ["tensor", "auto"])
-def test_a_tied_matrix_is_synchronised_once(layout):
-    case = compiled({"name": "gpt", **GPT}, mp=4, dp=2, layout=layout, global_batch=8, tau_us=0.01)
+def test_a_tied_matrix_is_synchronised_once(registry, layout):
+    case = compiled(registry, {"name": "gpt", **GPT}, mp=4, dp=2, layout=layout, global_batch=8, tau_us=0.01)
     assert case.traffic.gradients == pytest.approx(bytes_by_element(case, 2), rel=1e-12)
 
 
 @pytest.mark.parametrize("mp", [2, 4])
-def test_a_tensor_parallel_layer_sends_four_all_reduces(mp):
+def test_a_tensor_parallel_layer_sends_four_all_reduces(registry, mp):
     """Two forward, two backward (Shoeybi et al. 2019, section 3): 4 x 2 (k - 1) S per layer and group."""
     batch, sequence, hidden, dp = 8, 64, 128, 2
     sent = []
     for layers in (2, 3):
         shape = {"layers": layers, "hidden": hidden, "heads": 4, "sequence": sequence, "vocabulary": 512}
         case = compiled(
-            {"name": "gpt", **shape}, mp=mp, dp=dp, layout="tensor", global_batch=batch * dp, tau_us=0.001
+            registry,
+            {"name": "gpt", **shape},
+            mp=mp,
+            dp=dp,
+            layout="tensor",
+            global_batch=batch * dp,
+            tau_us=0.001,
         )
         element_bytes = case.placement.graph.graph.tensor["embedding.y"].element_bytes
         sent.append(case.traffic.activations)
@@ -117,12 +121,12 @@ def test_a_tensor_parallel_layer_sends_four_all_reduces(mp):
     assert sent[1] - sent[0] == dp * 4 * 2 * (mp - 1) * size_bytes
 
 
-def run_on_ring(tasks, bandwidth_gbps, **options):
-    topology = REGISTRY.find("topology", "sip-ring")
+def run_on_ring(registry, tasks, bandwidth_gbps, **options):
+    topology = registry.find("topology", "sip-ring")
     cluster = Cluster(gpus=tasks.gpus, bandwidth_gbps=bandwidth_gbps)
     fabric = topology(topology.Options(**options)).build(cluster)
     network = Network.of(fabric, tasks)
-    scheduler = REGISTRY.find("scheduler", topology.scheduler)
+    scheduler = registry.find("scheduler", topology.scheduler)
     driver = ScheduledCircuits(
         control=fabric.circuits,
         scheduler=scheduler(scheduler.Options()),
@@ -135,19 +139,19 @@ def run_on_ring(tasks, bandwidth_gbps, **options):
 
 @pytest.mark.parametrize("gpus", [2, 3, 5, 8, 12, 17, 18, 33])
 @pytest.mark.parametrize("wavelengths", [2, 8, 64, 65])
-def test_neighbours_on_a_small_ring_use_the_way_round_as_well(gpus, wavelengths):
+def test_neighbours_on_a_small_ring_use_the_way_round_as_well(registry, gpus, wavelengths):
     """All clockwise wavelengths, one segment each; the way round takes N - 1 of N segments, so each
     counter-clockwise wavelength serves one pair, if that is within reach."""
     builder, here = TaskBuilder(gpus), np.arange(gpus)
     builder.transfers(here, (here + 1) % gpus, 2e4, 0)
-    timeline, _ = run_on_ring(builder.build(), 25 * wavelengths)
+    timeline, _ = run_on_ring(registry, builder.build(), 25 * wavelengths)
     half = wavelengths // 2
     around = 0 if gpus - 1 > 16 else half if gpus == 2 else half // gpus
     lit_gbps = 25 * (wavelengths - half + around)
     assert timeline.total_us == pytest.approx(2e4 / (lit_gbps * BYTES_PER_US), rel=1e-9)
 
 
-def dark_us(interval_us, tau_us):
+def dark_us(registry, interval_us, tau_us):
     """From the decision that changes a ring's only wavelength until it carries again, in `hwsim`."""
     builder = TaskBuilder(40, ("gap",))
     first = builder.transfers([0], [1], 4e5, 0)
@@ -156,27 +160,27 @@ def dark_us(interval_us, tau_us):
     builder.depend(first, gap)
     builder.depend(gap, second)
     options = {"reconfiguration": "hwsim", "interval_us": interval_us, "tau_us": tau_us}
-    timeline, fabric = run_on_ring(builder.build(), 25, **options)
+    timeline, fabric = run_on_ring(registry, builder.build(), 25, **options)
     decided_us = math.ceil(timeline.start_us[-1] / interval_us - 1e-9) * interval_us
     expected = fabric.circuits.retuning._stages(np.array([100.0])).total_us[0]
     return timeline.end_us[-1] - 1e6 / (25 * BYTES_PER_US) - decided_us, expected
 
 
-def test_a_retuned_circuit_is_dark_for_as_long_as_its_rings_take():
-    measured, expected = dark_us(1000.0, 40.0)
+def test_a_retuned_circuit_is_dark_for_as_long_as_its_rings_take(registry):
+    measured, expected = dark_us(registry, 1000.0, 40.0)
     assert measured == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(("interval_us", "tau_us"), [(100.0, 40.0), (20.0, 10.0)])
-def test_rings_slower_than_the_interval_between_plans_are_refused(interval_us, tau_us):
+def test_rings_slower_than_the_interval_between_plans_are_refused(registry, interval_us, tau_us):
     """The next plan would keep the wavelength, and so light at once a circuit that still retunes."""
     with pytest.raises(ConfigError, match="interval_us must exceed"):
-        dark_us(interval_us, tau_us)
+        dark_us(registry, interval_us, tau_us)
 
 
-def test_dark_time_of_slow_rings_is_whole_where_the_interval_has_room():
+def test_dark_time_of_slow_rings_is_whole_where_the_interval_has_room(registry):
     """A retune of tau 10 us, with 100 us between plans."""
-    measured, expected = dark_us(100.0, 10.0)
+    measured, expected = dark_us(registry, 100.0, 10.0)
     assert measured >= expected * (1 - 1e-6)
 
 

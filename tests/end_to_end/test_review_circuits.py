@@ -11,12 +11,10 @@ from sipml_core.experiment.reading import read_experiment
 from sipml_core.lowering.taskbuilder import TaskBuilder
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
-from sipml_core.plugin.registry import load
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
 from sipml_core.scheduling.estimators import ESTIMATORS
 from sipml_core.scheduling.relay import with_relays
 
-REGISTRY = load()
 BYTES_PER_US = 125.0  # of 1 Gbps
 
 
@@ -26,12 +24,12 @@ def transfers(gpus, src, dst, size_bytes):
     return builder.build()
 
 
-def scheduled(tasks, name, bandwidth_gbps, estimator="window", **options):
-    topology = REGISTRY.find("topology", name)
+def scheduled(registry, tasks, name, bandwidth_gbps, estimator="window", **options):
+    topology = registry.find("topology", name)
     cluster = Cluster(gpus=tasks.gpus, bandwidth_gbps=bandwidth_gbps)
     fabric = topology(topology.Options(**options)).build(cluster)
     network = Network.of(fabric, tasks)
-    scheduler = REGISTRY.find("scheduler", topology.scheduler)
+    scheduler = registry.find("scheduler", topology.scheduler)
     driver = ScheduledCircuits(
         control=fabric.circuits,
         scheduler=scheduler(scheduler.Options()),
@@ -96,7 +94,7 @@ class Ledger:
     ],
 )
 def test_a_circuit_carries_what_its_wavelengths_can_and_changed_ones_are_dark(
-    name, bandwidth_gbps, options, estimator
+    registry, name, bandwidth_gbps, options, estimator
 ):
     """In every window: wavelengths held x window, less wavelengths that changed x dark time. Many pairs
     are backlogged and send exactly that, so neither more nor less is possible."""
@@ -104,7 +102,7 @@ def test_a_circuit_carries_what_its_wavelengths_can_and_changed_ones_are_dark(
     src = rng.integers(0, 10, 60)
     dst = (src + rng.choice([-3, -2, -1, 1, 2, 3], 60)) % 10
     tasks = transfers(10, src, dst, rng.integers(1, 100, 60) * 1e4)
-    _, network, driver = scheduled(tasks, name, bandwidth_gbps, estimator, **options)
+    _, network, driver = scheduled(registry, tasks, name, bandwidth_gbps, estimator, **options)
     ledger = Ledger(driver, network, driver.control.reconfiguration_us)
     timeline = simulate(tasks, network, driver=ledger)
     assert timeline.decisions > 5
@@ -112,10 +110,10 @@ def test_a_circuit_carries_what_its_wavelengths_can_and_changed_ones_are_dark(
 
 
 @pytest.mark.parametrize("options", [{"interval_us": 10}, {"tau_us": 20}])
-def test_rings_that_settle_slower_than_plans_come_are_refused(options):
+def test_rings_that_settle_slower_than_plans_come_are_refused(registry, options):
     """Up to 29 us at tau 4, up to 131 us at tau 20 (default interval 100): the next plan would take
     circuits that are still dark for kept ones, and light them early."""
-    topology = REGISTRY.find("topology", "sip-ring")
+    topology = registry.find("topology", "sip-ring")
     with pytest.raises(ConfigError, match="interval_us"):
         topology(topology.Options(reconfiguration="hwsim", **options)).build(
             Cluster(gpus=8, bandwidth_gbps=800)
@@ -149,16 +147,16 @@ def test_what_ends_at_a_decision_does_not_wait_for_the_next(kernel):
     assert timeline.total_us == pytest.approx(5.0, rel=1e-9)
 
 
-def test_relays_serve_what_two_hops_can():
+def test_relays_serve_what_two_hops_can(registry):
     """All pairs of 4 GPUs alike, 2 switches: circuits to i + 1 and i + 2 reach everybody in two hops."""
     src, dst = np.nonzero(~np.eye(4, dtype=bool))
     tasks = transfers(4, src, dst, np.full(12, 1e6))
-    fabric, _, driver = scheduled(tasks, "sip-ocs", 200, switches=2, relay=True)
+    fabric, _, driver = scheduled(registry, tasks, "sip-ocs", 200, switches=2, relay=True)
     network = Network.of(with_relays(fabric, driver.plan), tasks)
     simulate(tasks, network, driver=driver.on(network))
 
 
-def small_gpt(dp, mp, jitter=0.0, **plan):
+def small_gpt(registry, dp, mp, jitter=0.0, **plan):
     return read_experiment(
         {
             "title": "review",
@@ -169,16 +167,16 @@ def small_gpt(dp, mp, jitter=0.0, **plan):
             },
             "topology": {"name": "elect-flat"},
         },
-        REGISTRY,
+        registry,
     )  # fmt: skip
 
 
-def test_a_tied_embedding_is_synchronised_among_its_holders():
+def test_a_tied_embedding_is_synchronised_among_its_holders(registry):
     """Cut by features for the lookup and by vocabulary for the logits, an element lies on at most two GPUs
     of a group: 2 (2 l - 1) M bytes at most for each of its two gradients. Other parameters of this GPT are on
     one GPU (2 (l - 1) M) or, norms and biases of rows, on all (2 (k l - 1) M)."""
     mp, dp = 8, 2
-    experiment = small_gpt(dp, mp, layout="tensor")
+    experiment = small_gpt(registry, dp, mp, layout="tensor")
     job = experiment.jobs[0]
     compiled = Compiler(experiment=experiment).prepare(job, experiment.interconnects[0], job.plan(mp * dp))[0]
     graph = compiled.placement.graph.graph
@@ -189,11 +187,11 @@ def test_a_tied_embedding_is_synchronised_among_its_holders():
     assert compiled.traffic.gradients <= at_most * 1.05
 
 
-def test_the_lower_bound_is_one_of_the_iteration_it_stands_beside():
+def test_the_lower_bound_is_one_of_the_iteration_it_stands_beside(registry):
     """With jitter iterations differ: seeds 0 to 7, three iterations each. And it is no empty one: a GPU's
     computation, which most of these iterations consist of, counts in full."""
     for seed in range(8):
-        experiment = small_gpt(4, 1, jitter=0.3, iterations=3)
+        experiment = small_gpt(registry, 4, 1, jitter=0.3, iterations=3)
         experiment = type(experiment)(
             **{f.name: getattr(experiment, f.name) for f in experiment.__attrs_attrs__} | {"seed": seed}
         )
