@@ -123,9 +123,7 @@ def test_a_slow_uplink_sets_the_time_of_the_all_reduce(registry):
         "the last is smaller",
     ],
 )
-def test_where_servers_hold_no_several_whole_groups_there_is_the_ring_alone(
-    registry, mp, dp, server_gpus
-):
+def test_where_servers_hold_no_several_whole_groups_there_is_the_ring_alone(registry, mp, dp, server_gpus):
     assert forms(experiment(registry, mp=mp, dp=dp, server_gpus=server_gpus)).keys() == {"flat"}
 
 

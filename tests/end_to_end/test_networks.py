@@ -4,36 +4,12 @@ import numpy as np
 import pytest
 
 from sipml_core.cases.compiler import Compiler
-from sipml_core.engine.simulation import simulate
 from sipml_core.errors import InfeasibleError
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.lowering.collectives import Rings, ring_allreduce_tasks
 from sipml_core.lowering.taskbuilder import TaskBuilder
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.network import Network
-from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
-from sipml_core.scheduling.estimators import ESTIMATORS
 
 BYTES_PER_US = 125.0  # of 1 Gbps
-
-
-def timeline_of(registry, tasks, name, bandwidth_gbps, **options):
-    """Run tasks on an interconnect; circuits by its own scheduler and the window estimator."""
-    topology = registry.find("topology", name)
-    cluster = Cluster(gpus=tasks.gpus, bandwidth_gbps=bandwidth_gbps)
-    fabric = topology(topology.Options(**options)).build(cluster)
-    network = Network.of(fabric, tasks)
-    driver = None
-    if fabric.circuits:
-        scheduler = registry.find("scheduler", topology.scheduler)
-        driver = ScheduledCircuits(
-            control=fabric.circuits,
-            scheduler=scheduler(scheduler.Options()),
-            estimator=ESTIMATORS["window"](network, tasks),
-            network=network,
-            total_bytes=job_bytes(network, tasks),
-        )
-    return simulate(tasks, network, driver=driver), network
 
 
 def transfers(gpus, src, dst, size_bytes):
@@ -48,27 +24,27 @@ def neighbours(gpus, size_bytes=1e6):
 
 
 @pytest.mark.parametrize("gpus", [2, 3, 7, 24])
-def test_one_permutation_on_optical_switches_is_the_flat_switch(registry, gpus):
+def test_one_permutation_on_optical_switches_is_the_flat_switch(timeline_of, gpus):
     """All Q circuits of B/Q go to the one peer: the time is S / B, as on Elect-Flat."""
     tasks = neighbours(gpus)
-    ocs, _ = timeline_of(registry, tasks, "sip-ocs", 1600)
-    flat, _ = timeline_of(registry, tasks, "elect-flat", 1600)
+    ocs, _ = timeline_of(tasks, "sip-ocs", 1600)
+    flat, _ = timeline_of(tasks, "elect-flat", 1600)
     assert ocs.total_us == pytest.approx(1e6 / (1600 * BYTES_PER_US), rel=1e-12)
     assert ocs.total_us == pytest.approx(flat.total_us, rel=1e-12)
 
 
 @pytest.mark.parametrize("gpus", [40, 64])
-def test_one_permutation_on_the_ring_is_the_flat_switch_at_half_bandwidth(registry, gpus):
+def test_one_permutation_on_the_ring_is_the_flat_switch_at_half_bandwidth(timeline_of, gpus):
     """The neighbour is reached clockwise alone, on W/2 wavelengths: the way round is out of reach."""
     tasks = neighbours(gpus)
-    ring, _ = timeline_of(registry, tasks, "sip-ring", 1600)
-    flat, _ = timeline_of(registry, tasks, "elect-flat", 800)
+    ring, _ = timeline_of(tasks, "sip-ring", 1600)
+    flat, _ = timeline_of(tasks, "elect-flat", 800)
     assert ring.total_us == pytest.approx(1e6 / (800 * BYTES_PER_US), rel=1e-12)
     assert ring.total_us == pytest.approx(flat.total_us, rel=1e-12)
 
 
 @pytest.mark.parametrize(("name", "options"), [("elect-flat", {}), ("elect-cluster", {}), ("sip-ocs", {})])
-def test_half_the_bandwidth_takes_twice_as_long(registry, name, options):
+def test_half_the_bandwidth_takes_twice_as_long(timeline_of, name, options):
     """A job of transfers alone, without latency, on a network that does not change while it runs."""
     rng = np.random.default_rng(3)
     src = rng.integers(0, 12, 60)
@@ -78,21 +54,21 @@ def test_half_the_bandwidth_takes_twice_as_long(registry, name, options):
         whole, half = ({"uplink_gbps": 400 * scale} for scale in (1.0, 0.5))
     else:
         whole = half = options
-    fast, _ = timeline_of(registry, tasks, name, 1600, **whole)
-    slow, _ = timeline_of(registry, tasks, name, 800, **half)
+    fast, _ = timeline_of(tasks, name, 1600, **whole)
+    slow, _ = timeline_of(tasks, name, 800, **half)
     assert slow.total_us == pytest.approx(2 * fast.total_us, rel=1e-9)
 
 
 @pytest.mark.parametrize("name", ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"])
 @pytest.mark.parametrize("seed", range(3))
-def test_bytes_are_conserved_and_no_link_is_over_full(registry, name, seed):
+def test_bytes_are_conserved_and_no_link_is_over_full(timeline_of, name, seed):
     """Each link carries the bytes of the transfers that cross it, and no more than its capacity allows
     in the time it was in use; circuits no more than their largest capacity, dark or not."""
     rng = np.random.default_rng(seed)
     src = rng.integers(0, 16, 200)
     dst = (src + rng.choice([-3, -2, -1, 1, 2, 3], 200)) % 16
     size = rng.integers(1, 40, 200) * 1e5
-    timeline, network = timeline_of(registry, transfers(16, src, dst, size), name, 800)
+    timeline, network = timeline_of(transfers(16, src, dst, size), name, 800)
     expected = np.zeros(len(network.link_gbps))
     for pair, bytes_sent in zip(network.transfer_pair, size, strict=True):
         links = network.pair_links[pair]
@@ -106,12 +82,10 @@ def test_bytes_are_conserved_and_no_link_is_over_full(registry, name, seed):
 
 @pytest.mark.parametrize("name", ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"])
 @pytest.mark.parametrize("gpus", [*range(2, 10), 12, 24, 64])
-def test_an_all_reduce_is_never_below_its_bound(registry, name, gpus):
+def test_an_all_reduce_is_never_below_its_bound(timeline_of, name, gpus):
     """2 (n - 1) / n S / B (Patarasuk and Yuan 2009)."""
     size_bytes, bandwidth_gbps = 8e6, 800
-    timeline, _ = timeline_of(
-        registry, ring_allreduce_tasks(gpus, size_bytes, form="fluid"), name, bandwidth_gbps
-    )
+    timeline, _ = timeline_of(ring_allreduce_tasks(gpus, size_bytes, form="fluid"), name, bandwidth_gbps)
     bound_us = 2 * (gpus - 1) / gpus * size_bytes / (bandwidth_gbps * BYTES_PER_US)
     assert timeline.total_us >= bound_us * (1 - 1e-9)
     if name in ("elect-flat", "sip-ocs"):
@@ -126,7 +100,7 @@ def gradients(gpus, size_bytes, **options):
 
 
 @pytest.mark.parametrize("form", ["ring", "fluid"])
-def test_two_directions_of_the_ring_carry_twice_as_much(registry, form):
+def test_two_directions_of_the_ring_carry_twice_as_much(timeline_of, form):
     """SiP-Ring has W/2 wavelengths each way. One logical ring uses those of one way; two that run against
     each other use all: 2 (n - 1) / n S / B, as on Elect-Flat, where it makes no difference."""
     size_bytes, gpus = 8e6, 40
@@ -134,10 +108,8 @@ def test_two_directions_of_the_ring_carry_twice_as_much(registry, form):
     for counter_rotating, ring_us in ((False, 2 * bound_us), (True, bound_us)):
         tasks = gradients(gpus, size_bytes, form=form, counter_rotating=counter_rotating)
         assert tasks.size_bytes.sum() == pytest.approx(2 * (gpus - 1) * size_bytes, rel=1e-12)
-        assert timeline_of(registry, tasks, "sip-ring", 800)[0].total_us == pytest.approx(ring_us, rel=1e-9)
-        assert timeline_of(registry, tasks, "elect-flat", 800)[0].total_us == pytest.approx(
-            bound_us, rel=1e-9
-        )
+        assert timeline_of(tasks, "sip-ring", 800)[0].total_us == pytest.approx(ring_us, rel=1e-9)
+        assert timeline_of(tasks, "elect-flat", 800)[0].total_us == pytest.approx(bound_us, rel=1e-9)
 
 
 @pytest.mark.parametrize("counter_rotating", [False, True])

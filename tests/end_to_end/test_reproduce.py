@@ -1,9 +1,6 @@
 """Laws of the reproduction: the files are well formed, verdicts are arithmetic, figures are bytes."""
 
 import csv
-import re
-from importlib.resources import files
-from pathlib import Path
 
 import attrs
 import pytest
@@ -68,13 +65,6 @@ def test_ablations_begin_with_figure_5_and_change_no_network(registry):
         assert job.label == of_figure.label
         assert set(job.search.global_batches) < set(of_figure.search.global_batches)
     assert not [change for p in study.point for change in p.set if change.startswith("topology")]
-
-
-def test_no_interconnect_is_named_in_the_code():
-    """What is compared stands in the TOML files alone."""
-    folder = Path(str(files("sipml_core.reproduce")))
-    code = "".join(path.read_text() for path in folder.glob("*.py"))
-    assert not re.search(r"sip-ocs|sip-ring|elect-flat|elect-cluster", code)
 
 
 def number(series, x, hours, workload="model", extrapolated=False):

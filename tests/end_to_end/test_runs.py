@@ -14,10 +14,8 @@ from sipml_core.cases.compiler import Compiler
 from sipml_core.cases.running import check_experiment, run_experiment
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import InfeasibleError, LimitError
-from sipml_core.experiment.reading import StrategyTable, read_experiment
-from sipml_core.model.results import CaseResult
+from sipml_core.experiment.reading import read_experiment
 from sipml_core.report.resultfiles import write_result
-from sipml_core.search.searchresult import SearchRow
 
 INTERCONNECTS = ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"]
 
@@ -274,17 +272,6 @@ def test_the_last_of_several_iterations_is_reported(registry):
     assert attrs.evolve(three, iteration_us=0).network_bytes == four.network_bytes
 
 
-def test_one_name_stands_for_one_thing():
-    """`collective` is how an all-reduce is simulated, an option; which one it is, is a column of results."""
-    options = {field.name for field in attrs.fields(StrategyTable)}
-    assert "collective" in options
-    assert "all_reduce" not in options
-    for model in (CaseResult, SearchRow):
-        columns = {field.name for field in attrs.fields(model)}
-        assert "all_reduce" in columns
-        assert "collective" not in columns
-
-
 @pytest.mark.parametrize(
     ("topology", "why"),
     [
@@ -302,3 +289,14 @@ def test_an_estimator_that_is_never_asked_is_noted(registry, topology, why):
     asked = topology.get("estimator")
     expected = [f"estimator {asked!r} is not used: {why}"] if why else []
     assert [note.removesuffix(", for the whole traffic") for note in noted] == expected
+
+
+def test_the_lower_bound_is_one_of_the_iteration_it_stands_beside(registry):
+    """With jitter iterations differ: seeds 0 to 7, three iterations each. And it is no empty one: a GPU's
+    computation, which most of these iterations consist of, counts in full."""
+    for seed in range(8):
+        experiment = tables(topologies=["elect-flat"], gpus=4, mp=1, dp=4, iterations=3)
+        experiment["cluster"]["jitter"], experiment["seed"] = 0.3, seed
+        for case in run(registry, experiment).cases:
+            assert case.iteration_us >= case.lower_bound_us * (1 - 1e-9)
+            assert case.lower_bound_us >= case.compute_us * (1 - 1e-9)
