@@ -2,7 +2,6 @@
 
 import csv
 
-import attrs
 import pytest
 from click.testing import CliRunner
 
@@ -10,7 +9,7 @@ from sipml_core.cli.main import main
 from sipml_core.errors import ConfigError
 from sipml_core.report.reproduction import draw, finding_tables, verdict_table, write_finding
 from sipml_core.reproduce import numbers as numbers_module
-from sipml_core.reproduce.numbers import Number, carry_out, judge
+from sipml_core.reproduce.numbers import carry_out
 from sipml_core.reproduce.study import Claim, Point, Series, Study, read_study, study_names
 from sipml_core.search.cache import AnswerCache
 
@@ -65,55 +64,6 @@ def test_ablations_begin_with_figure_5_and_change_no_network(registry):
         assert job.label == of_figure.label
         assert set(job.search.global_batches) < set(of_figure.search.global_batches)
     assert not [change for p in study.point for change in p.set if change.startswith("topology")]
-
-
-def number(series, x, hours, workload="model", extrapolated=False):
-    return Number(
-        workload=workload, series=series, x=x, label="", gpus=8, mp=1, dp=8, global_batch=8, iteration_us=1e6,
-        steps_to_accuracy=hours * 3600, time_to_accuracy_s=hours * 3600, estimate_error=0.0,
-        extrapolated=extrapolated, tight_memory=False, reason="",
-    )  # fmt: skip
-
-
-def claim(**limits):
-    return Claim(text="A beats B", paper="2x", over=("slow",), under=("a", "b"), **limits)
-
-
-def test_a_claim_takes_the_fastest_of_each_side_at_each_point():
-    """At x = 1: 6 / min(3, 2) = 3; at x = 2: 6 / min(4, 5) = 1.5."""
-    known = [number("slow", 1, 6), number("a", 1, 3), number("b", 1, 2)]
-    known += [number("slow", 2, 6), number("a", 2, 4), number("b", 2, 5)]
-    verdict = judge(claim(smallest_at_least=1.5, largest_at_least=3, largest_at_most=3), known)
-    assert (verdict.smallest, verdict.largest, verdict.points) == (1.5, 3.0, 2)
-    assert verdict.verdict == "holds"
-    assert verdict.by_workload == {"model": (1.5, 3.0)}
-
-
-@pytest.mark.parametrize(
-    ("limits", "said"),
-    [
-        ({"smallest_at_least": 2.0}, "differs: smallest ratio 1.5, at least 2 expected (-25%)"),
-        ({"largest_at_least": 6.0}, "differs: largest ratio 3, at least 6 expected (-50%)"),
-        ({"largest_at_most": 2.0}, "differs: largest ratio 3, at most 2 expected (+50%)"),
-    ],
-)
-def test_a_verdict_says_by_how_much_we_differ(limits, said):
-    known = [number("slow", 1, 6), number("a", 1, 2), number("slow", 2, 6), number("a", 2, 4)]
-    assert judge(claim(**limits), known).verdict == said
-
-
-def test_a_claim_may_compare_other_points_and_begin_late():
-    """`over` at half of x: at x = 4 it is 8 h / 4 h, and x = 2 lies below `from_x`."""
-    known = [number("slow", 1, 9), number("slow", 2, 8), number("a", 2, 1), number("a", 4, 4)]
-    verdict = judge(claim(over_x=0.5, from_x=3), known)
-    assert (verdict.smallest, verdict.largest, verdict.points, verdict.unjudged) == (2.0, 2.0, 1, 0)
-
-
-def test_a_point_at_which_one_side_cannot_run_is_no_evidence():
-    known = [number("slow", 1, 6), attrs.evolve(number("a", 1, 2), time_to_accuracy_s=None)]
-    verdict = judge(claim(), known)
-    assert verdict.verdict == "no point to judge by"
-    assert (verdict.points, verdict.unjudged) == (0, 1)
 
 
 def small_study(**changes):

@@ -19,8 +19,8 @@ def test_the_list_says_role_name_summary_and_source(fake_registry, columns):
         "role": ["workload", "gpu", "placer", "topology", "topology", "scheduler"],
         "name": ["tiny", "v100", "algorithm1", "ring", "switch", "greedy"],
         "what it is": [
-            "a workload of a few ops", "one microsecond for everything", "places nothing", "a ring", "a switch",
-            "a scheduler",
+            "a workload of a few ops", "one microsecond for everything", "places nothing", "a ring",
+            "a switch", "a scheduler",
         ],
         "from": ["fakes (tests)"] * 6,
     }  # fmt: skip
@@ -60,7 +60,10 @@ class Options:
 
 
 def test_defaults_are_written_as_toml_has_them():
-    rows = {row["option"]: (row["type"], row["unit"], row["default"], row["meaning"]) for row in option_rows(Options)}
+    rows = {
+        row["option"]: (row["type"], row["unit"], row["default"], row["meaning"])
+        for row in option_rows(Options)
+    }
     assert rows == {
         "plain": ("int", "", "3", "a number"),
         "delay_us": ("float", "us", "2.5", "a time"),

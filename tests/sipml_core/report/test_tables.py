@@ -58,7 +58,9 @@ def test_a_batch_outside_the_data_is_marked_and_the_mark_explained(fakes, column
     cases = (fakes.case_result(extrapolated=True, notes=()),)
     (table,) = result_tables(result(*cases))
     assert columns(table)["to accuracy"] == ["1.65 min*"]
-    assert footnotes(result(*cases)) == ["* the batch lies outside the measured convergence data: extrapolated"]
+    assert footnotes(result(*cases)) == [
+        "* the batch lies outside the measured convergence data: extrapolated"
+    ]
 
 
 def test_notes_name_their_case_and_are_said_once(fakes):
