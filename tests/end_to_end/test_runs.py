@@ -60,6 +60,21 @@ def test_the_four_states_of_a_gpu_add_up(registry, workload):
         assert parts == pytest.approx(case.iteration_us, rel=1e-9), case.topology
 
 
+def test_each_account_of_a_result_is_that_of_the_timeline(registry):
+    """On a ring that is re-planned, so that all four differ: means over GPUs, of the whole run."""
+    experiment = read_experiment(tables(topologies=["sip-ring"], bandwidth_gbps=75), registry)
+    (job,), (interconnect,) = experiment.jobs, experiment.interconnects
+    (case,) = run_experiment(experiment).cases
+    forms = Compiler(experiment=experiment).prepare(job, interconnect, job.plan(8))
+    (form,) = [form for form in forms if form.plan.exchange == case.exchange]
+    timeline = simulate(form.tasks, form.network, driver=form.circuits)
+    names = ("compute_us", "exposed_us", "dark_us", "idle_us")
+    expected = {name: float(getattr(timeline, name)[-1].mean()) for name in names}
+    assert len({round(value) for value in expected.values()} - {0}) == 4
+    assert {name: getattr(case, name) for name in names} == pytest.approx(expected)
+    assert case.decisions == timeline.decisions > 0
+
+
 def test_the_bound_is_what_nothing_beats(registry):
     """`sharing = "bound"` reports the lower bound itself, below every simulated interconnect."""
     bound = {"name": "elect-flat", "label": "ideal", "sharing": "bound"}
