@@ -202,6 +202,12 @@ static int idle_bits(const net_t *net, const row_t *r, int d, uint64_t *bits)
     return any != 0;
 }
 
+int net_open(const net_t *net, int32_t row, int d)
+{
+    uint64_t bits[SIPRING_MAX_WAVELENGTHS / 64];
+    return idle_bits(net, &net->row[row], d, bits);
+}
+
 static int32_t lowest(const uint64_t *bits, int32_t words)
 {
     for (int32_t w = 0; w < words; w++)

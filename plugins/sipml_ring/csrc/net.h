@@ -43,6 +43,7 @@ void net_drop(net_t *net, int32_t row, int d, int32_t index);
 int net_idle(const net_t *net, int32_t row, int d, int32_t index);
 void net_occupy(net_t *net); /* room left by the rows' counts (converted) */
 int net_room(const net_t *net, int32_t row, int d); /* 1 if every segment has some (converted) */
+int net_open(const net_t *net, int32_t row, int d); /* 1 if net_find would find an index (continuous) */
 void net_shift(net_t *net, int32_t row, int d, int32_t by); /* circuits more or fewer (converted) */
 double net_minimum(const net_t *net); /* over served rows */
 
