@@ -13,6 +13,7 @@ typedef struct {
     int32_t reach; /* segments that a circuit may span */
     int32_t words, rows, flexible; /* flexible: demanded rows that may use either direction */
     int continuous;
+    int past; /* the previous plan has circuits: some bit of `before` is set */
     row_t *row;
     uint64_t *free_mask[DIRECTIONS]; /* [n][words] idle wavelengths of each segment (continuous) */
     int32_t *room[DIRECTIONS];       /* [n] how many (converted) */
