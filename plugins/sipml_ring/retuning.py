@@ -29,7 +29,8 @@ class Retuning:
     line k mod macro_lines of macro k div macro_lines. Where a plan uses a line that the GPU did not
     use before, a ring whose line is no longer used hops to it (the lowest freed line to the lowest new
     one); if none is freed, a ring that was parked half a channel away is tuned in. The receiver of a
-    circuit whose rings both stay where they are must still lock to its new sender.
+    circuit whose rings both stay where they are must still lock to its new sender. Any changed circuit
+    carries words only once they are aligned (`hwsim.LinkTiming.align_us`, 0.5 us).
     """
 
     #: Thermal time constant of a ring. [us]
@@ -46,7 +47,7 @@ class Retuning:
         """Raise `ConfigError` if the rings cannot make the largest hop that may be asked for in less than
         the time between plans: the next plan would take a circuit that is still dark for a lit one."""
         stages = self._stages(np.array([-1.0, 1.0]) * max(self.macro_lines - 1, 0.5) * self.spacing_ghz)
-        slowest_us = float(np.max(stages.total_us))
+        slowest_us = float(np.max(stages.words_us))
         if slowest_us >= interval_us:
             raise ConfigError(
                 f"interval_us must exceed the {slowest_us:.4g} us that the slowest rings take to retune "
@@ -69,7 +70,7 @@ class Retuning:
             for end in ("src", "dst")
         )
         relock = self._stages(np.array([self.spacing_ghz / 2]))
-        least_us = float((relock.control_us + relock.cdr_us)[0])
+        least_us = float((relock.control_us + relock.cdr_us + relock.align_us)[0])
         return np.where(same, 0.0, np.maximum(np.maximum(sending, receiving), least_us))
 
     def _lines(self, circuits: Lightpaths, end: str, *, ports: int) -> Codes:
@@ -101,7 +102,7 @@ class Retuning:
         hop_ghz = np.full(len(fresh), self.spacing_ghz / 2)
         hop_ghz[has] = (freed[partner[has]] - fresh[has]) * self.spacing_ghz
         hops, which = np.unique(hop_ghz, return_inverse=True)
-        times_us = np.concatenate([self._stages(hops).total_us[which] if len(hops) else [], [0.0]])
+        times_us = np.concatenate([self._stages(hops).words_us[which] if len(hops) else [], [0.0]])
 
         # at: index into fresh of each circuit's line; len(fresh), whose time is 0, for one that is not fresh.
         at = np.searchsorted(fresh, after)

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sipml_core.engine.simulation import simulate
-from sipml_core.lowering.taskbuilder import TaskBuilder
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
+from sipml_core.model.taskbuilder import TaskBuilder
 from sipml_core.plugin.registry import load
 
 REGISTRY = load()
@@ -56,13 +56,13 @@ def test_circuits_in_proportion_to_demand_can_beat_the_fair_switch():
     scheduler = REGISTRY.find("scheduler", "ocs-exact")
     fabric = topology(topology.Options(switches=4)).build(Cluster(gpus=4, bandwidth_gbps=1))
     network = Network.of(fabric, tasks)
+    from sipml_core.estimators import Window
     from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
-    from sipml_core.scheduling.estimators import ESTIMATORS
 
     driver = ScheduledCircuits(
         control=fabric.circuits,
         scheduler=scheduler(scheduler.Options()),
-        estimator=ESTIMATORS["window"](network, tasks),
+        estimator=Window(Window.Options()).start(network, tasks),
         network=network,
         total_bytes=job_bytes(network, tasks),
     )

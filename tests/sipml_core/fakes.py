@@ -2,10 +2,18 @@
 
 import attrs
 
-from sipml_core.fields.checks import at_least
+from sipml_core.fields.checks import at_least, between
 from sipml_core.fields.options import option
 from sipml_core.plugin.hookspecs import hookimpl
-from sipml_core.plugin.interfaces import Convergence, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin.interfaces import (
+    Convergence,
+    Estimator,
+    GpuModel,
+    Placer,
+    Scheduler,
+    Topology,
+    Workload,
+)
 from sipml_core.plugin.registry import Source, collect
 
 
@@ -74,6 +82,18 @@ class Greedy(Scheduler):
         raise NotImplementedError
 
 
+class Window(Estimator):
+    name = "window"
+    summary = "an estimator"
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        share: float = option(1.0, doc="share", validator=between(0, 1))
+
+    def start(self, network, tasks):
+        raise NotImplementedError
+
+
 class Fakes:
     """A plugin module."""
 
@@ -96,6 +116,10 @@ class Fakes:
     @hookimpl
     def sipml_schedulers(self):
         return [Greedy]
+
+    @hookimpl
+    def sipml_estimators(self):
+        return [Window]
 
 
 def fake_registry():
