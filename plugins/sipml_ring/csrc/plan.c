@@ -14,7 +14,7 @@ enum { SMALL = 100000 };
 typedef struct {
     double minimum; /* below 0: empty */
     int32_t *count; /* [rows][2] */
-    uint64_t *held;
+    uint64_t *held; /* continuous only */
 } snapshot_t;
 
 static size_t mask_words(const net_t *net) { return (size_t)net->rows * DIRECTIONS * (size_t)net->words; }
@@ -49,7 +49,7 @@ static void save(const net_t *net, snapshot_t *s)
 {
     s->minimum = net_minimum(net);
     get_counts(net, s->count);
-    memcpy(s->held, net->held, sizeof(uint64_t) * mask_words(net));
+    if (net->continuous) memcpy(s->held, net->held, sizeof(uint64_t) * mask_words(net));
 }
 
 static void load(net_t *net, const snapshot_t *s)
@@ -281,7 +281,7 @@ static void emit(const net_t *net, sipring_plan *plan)
         for (int d = 0; d < DIRECTIONS; d++) {
             const uint64_t *held = mask_of(net, net->held, row, d), *before = mask_of(net, net->before, row, d);
             for (int32_t w = 0; w < net->words; w++) {
-                kept += count_bits(held[w] & before[w]);
+                if (net->past) kept += count_bits(held[w] & before[w]);
                 for (uint64_t bits = held[w]; bits; bits &= bits - 1) {
                     plan->pair[plan->circuits] = (int32_t)p;
                     plan->direction[plan->circuits] = d;
