@@ -19,6 +19,7 @@ from numpy.typing import NDArray
 
 from sipml_core.lowering.grouptasks import GroupTasks, Indices
 from sipml_core.lowering.transfers import Transfers
+from sipml_core.model import sorted_unique
 
 
 def chained(direct: Transfers, tasks: GroupTasks) -> Transfers:
@@ -133,7 +134,7 @@ def _added_up(transfers: Transfers, chains: _Chains) -> tuple[Transfers, Indices
     arrives_as = goes_as.copy()
     goes_as[chains.row] = steps.row[leaving]
     arrives_as[chains.row] = chains.last
-    kept = np.unique(goes_as)
+    kept = sorted_unique(goes_as)
     number = np.full(len(device), -1, dtype=np.int32)
     number[kept] = np.arange(len(kept))
     left = attrs.evolve(

@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.joblowering import Lowering
-from sipml_core.model import NO_LINK, CircuitControl, Network, PairIndex, TaskBuilder, TaskGraph
+from sipml_core.model import (
+    NO_LINK,
+    CircuitControl,
+    Network,
+    PairIndex,
+    TaskBuilder,
+    TaskGraph,
+    sorted_unique,
+)
 
 
 class NoSymmetryError(ConfigError):
@@ -184,9 +192,9 @@ def _images(links: NDArray[np.int32], step: int, count: int, groups: str) -> NDA
     used = links != NO_LINK
     if (used != (moved != NO_LINK)).any():
         raise NoSymmetryError(f"routes differ in length between {groups}")
-    key = np.unique(links[used].astype(np.int64) * count + moved[used])
+    key = sorted_unique(links[used].astype(np.int64) * count + moved[used])
     source, target = key // max(count, 1), key % max(count, 1)
-    if len(key) != count or len(np.unique(target)) != count:
+    if len(key) != count or len(sorted_unique(target)) != count:
         raise NoSymmetryError(f"routes share links in different ways between {groups}")
     return np.asarray(target[np.argsort(source)])
 

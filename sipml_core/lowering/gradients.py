@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sipml_core.lowering.grouptasks import GroupTasks, Indices
 from sipml_core.lowering.transfers import volume
-from sipml_core.model import BalancedGraph, PlacementLimits
+from sipml_core.model import BalancedGraph, PlacementLimits, sorted_unique
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -84,8 +84,8 @@ def _bucket(holders: tuple[int, ...], gradients: list[_Gradient], limits: Placem
     return Bucket(
         devices=ring_devices(holders, limits),
         size_bytes=sum(g.size_bytes for g in gradients),
-        producers=np.unique(np.concatenate([g.producers for g in gradients])),
-        consumers=np.unique(np.concatenate([g.consumers for g in gradients])),
+        producers=sorted_unique(np.concatenate([g.producers for g in gradients])),
+        consumers=sorted_unique(np.concatenate([g.consumers for g in gradients])),
     )
 
 
@@ -95,7 +95,7 @@ _Holding = tuple[tuple[int, ...], Indices, Indices]
 
 def _together(tasks: GroupTasks, makers: Indices, users: Indices) -> Iterator[_Holding]:
     """One gradient: all who make a part of it or use it."""
-    yield tuple(np.unique(tasks.device[np.concatenate([makers, users])]).tolist()), makers, users
+    yield tuple(sorted_unique(tasks.device[np.concatenate([makers, users])]).tolist()), makers, users
 
 
 def _apart(tasks: GroupTasks, makers: Indices, users: Indices) -> Iterator[_Holding]:
@@ -139,7 +139,7 @@ def _gradients(tasks: GroupTasks) -> list[_Gradient]:
 def _cells(graph: BalancedGraph, shards: NDArray[np.intp]) -> tuple[Indices, Indices]:
     """Boxes that no shard cuts: every axis divided wherever a shard begins or ends. [cells, MAX_RANK]"""
     both = np.concatenate([graph.shard_lo[shards], graph.shard_hi[shards]])
-    edges = [np.unique(axis) for axis in both.T]
+    edges = [sorted_unique(axis) for axis in both.T]
     lo = np.meshgrid(*(edge[:-1] for edge in edges), indexing="ij")
     hi = np.meshgrid(*(edge[1:] for edge in edges), indexing="ij")
     rank = len(edges)

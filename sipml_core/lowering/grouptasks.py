@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.lowering.recompute import Checkpoints, checkpoints
-from sipml_core.model import BalancedGraph, Phase, Placement
+from sipml_core.model import BalancedGraph, Phase, Placement, sorted_unique
 
 Indices = NDArray[np.int32]
 
@@ -95,7 +95,7 @@ def is_phase(graph: BalancedGraph, phase: Phase) -> NDArray[np.bool_]:
 
 def unique_pairs(first: Indices, second: Indices) -> tuple[Indices, Indices]:
     """Each pair (first[i], second[i]) once, in order."""
-    pairs = np.unique(first.astype(np.int64) << 32 | second)
+    pairs = sorted_unique(first.astype(np.int64) << 32 | second)
     return (pairs >> 32).astype(np.int32), (pairs & 0xFFFFFFFF).astype(np.int32)
 
 

@@ -55,7 +55,9 @@ def _free(group: GroupTasks, waiting: Indices) -> tuple[Indices, Indices]:
     """The last task before the optimizer's on each device, and the tasks there that wait for nothing."""
     tasks = np.arange(len(group.subop), dtype=np.int32)
     waits = (group.edge_dst, group.gate_after, group.graph.shard_subop, waiting)
-    free = np.setdiff1d(tasks, np.concatenate(waits))
+    is_free = np.ones(len(tasks), dtype=np.bool_)
+    is_free[np.concatenate(waits)] = False
+    free = tasks[is_free]
     work = tasks[~is_phase(group.graph, Phase.OPTIMIZER)[group.subop]]
     work = work[np.argsort(group.position[work])]
     last = np.full(group.placement.limits.devices, -1, dtype=np.int32)

@@ -158,7 +158,9 @@ class Lowering:
             for number, bucket in enumerate(buckets)
         ]
         waited_for = np.concatenate([before, transfers.maker, *(b.producers for b in buckets)])
-        ends = np.setdiff1d(np.arange(len(group.subop)), waited_for)
+        is_end = np.ones(len(group.subop), dtype=np.bool_)
+        is_end[waited_for] = False
+        ends = np.flatnonzero(is_end)
         mark = builder.barriers(1, label=len(builder.labels) - 1)
         for nodes in (tasks[:, ends], *synced):
             builder.depend(nodes, mark)

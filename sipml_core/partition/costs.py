@@ -147,7 +147,7 @@ class _Costing:
         )
 
     def _own_tables(self, index: int) -> tuple[Table, Table, Table, Table]:
-        """Return compute, its backward part, synchronisation [us], memory [bytes]: a variable's own. [cuts]"""
+        """Return compute, its backward part, synchronisation [us]; memory [bytes] of a variable. [cuts]"""
         cuts = self.cuts[index]
         # Longest slice of each follower under each cut. [cuts, followers]
         compute = [[self._longest_us(o, cut) for o in self.followers[index]] for cut in cuts]
