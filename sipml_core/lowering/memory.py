@@ -203,7 +203,7 @@ def _account_bytes(
     held = np.bincount(
         key // tensors, elements * element_bytes[key % tensors], minlength=devices * accounts
     ).reshape(devices, accounts)
-    held += np.bincount(whole // tensors, whole_bytes[whole % tensors], minlength=accounts)
+    held = held + np.bincount(whole // tensors, whole_bytes[whole % tensors], minlength=accounts)
     return np.asarray(held.T, dtype=np.float64)
 
 
