@@ -226,7 +226,7 @@ class _Orbits:
         return orbits
 
     def _refuse_double_crossings(self, links: NDArray[np.int32]) -> None:
-        """Routes that cross two links of one orbit would have to count twice on it."""
+        """Refuse routes that cross two links of one orbit: they would count twice on it."""
         crossed = np.sort(np.where(links == NO_LINK, NO_LINK, self.of_link[links]), axis=-1)
         if ((crossed[..., 1:] == crossed[..., :-1]) & (crossed[..., 1:] != NO_LINK)).any():
             raise NoSymmetryError("a route crosses two links that are images of each other")

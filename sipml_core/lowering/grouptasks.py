@@ -45,12 +45,12 @@ class GroupTasks:
 
     @property
     def op(self) -> Indices:
-        """Op of each task. [tasks]"""
+        """Return the op of each task. [tasks]"""
         return self.graph.subop_op[self.subop]
 
     @cached_property
     def duration_us(self) -> NDArray[np.float64]:
-        """What each task occupies its GPU for. [tasks] [us]
+        """Return what each task occupies its GPU for. [tasks] [us]
 
         A device does a duplicated op once: its parts there share the time.
         """

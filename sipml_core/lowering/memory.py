@@ -27,23 +27,23 @@ class MemoryUse:
 
     @property
     def total_bytes(self) -> NDArray[np.float64]:
-        """[devices] [bytes]"""
+        """Return the sum of all components. [devices] [bytes]"""
         return self.parameters_bytes + self.gradients_bytes + self.optimizer_bytes + self.activations_bytes
 
     @property
     def fullest(self) -> int:
-        """The device that needs most."""
+        """Return the device that needs most."""
         return int(np.argmax(self.total_bytes))
 
     def sentence(self, device: int) -> str:
-        """Need of one device, by component, for messages."""
+        """Return the need of one device, by component, for messages."""
         parts = ("parameters", "gradients", "optimizer", "activations")
         each = ", ".join(f"{part} {format_bytes(getattr(self, f'{part}_bytes')[device])}" for part in parts)
         return f"{format_bytes(self.total_bytes[device])} ({each})"
 
 
 def memory_per_gpu(placement: Placement, plan: Plan) -> MemoryUse:
-    """Memory of each device of a group under `plan`.
+    """Return the memory of each device of a group under `plan`.
 
     Parameters, with gradients and optimizer state at the precision of the graph (`Precision`), are
     counted once on each device that uses them. Activations that backward sub-ops read are counted
@@ -71,7 +71,7 @@ def memory_per_gpu(placement: Placement, plan: Plan) -> MemoryUse:
 
 
 def check_memory(placement: Placement, plan: Plan, memory_bytes: float) -> float:
-    """What the fullest GPU needs, if that is at most `memory_bytes`. [bytes]
+    """Return what the fullest GPU needs, if that is at most `memory_bytes`. [bytes]
 
     Raises
     ------
@@ -115,7 +115,7 @@ def check_parameters(graph: OpGraph, plan: Plan, memory_bytes: float) -> float:
 
 
 def _held_where_used(placement: Placement) -> NDArray[np.float64]:
-    """Elements of parameters and inputs that the sub-ops on each device touch. [devices, tensors]"""
+    """Return elements of parameters and inputs that sub-ops touch on each device. [devices, tensors]"""
     graph = placement.graph
     number = {tensor.name: index for index, tensor in enumerate(graph.graph.tensors)}
     rows, rule = _Rows(), OverlapRule()
@@ -147,7 +147,7 @@ class _Rows:
         self._blocks.append((np.column_stack([devices, np.full(count, tensor)]).astype(np.int32), box))
 
     def columns(self) -> tuple[Indices, Indices, Indices, Indices]:
-        """Device, tensor, lo, hi of each box."""
+        """Return device, tensor, lo and hi of each box."""
         ids = np.concatenate([np.empty((0, 2), dtype=np.int32), *(block[0] for block in self._blocks)])
         box = np.concatenate([np.empty((0, MAX_RANK, 2), dtype=np.int32), *(b[1] for b in self._blocks)])
         return ids[:, 0], ids[:, 1], box[:, :, 0], box[:, :, 1]
@@ -239,7 +239,7 @@ def _union_elements(
 def _distinct(
     graph: OpGraph, key: NDArray[np.int64], tensor: Indices, lo: Indices, hi: Indices
 ) -> tuple[NDArray[np.int64], Indices, Indices]:
-    """Each (key, box) once, in order of key. A box is told by the flat positions of its corners."""
+    """Return each (key, box) once, in order of key. A box is told by the flat positions of its corners."""
     shape = np.ones((len(graph.tensors), MAX_RANK + 1), dtype=np.int64)
     for index, t in enumerate(graph.tensors):
         shape[index, 1 : 1 + len(t.shape)] = np.array(t.shape) + 1

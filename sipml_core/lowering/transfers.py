@@ -38,7 +38,10 @@ class Transfers:
 
 def volume(lo: NDArray[np.int32], hi: NDArray[np.int32]) -> NDArray[np.int64]:
     """Return the elements of boxes. [..., MAX_RANK] -> [...]"""
-    return np.asarray(np.prod(hi.astype(np.int64) - lo, axis=-1), dtype=np.int64)
+    elements = np.ones(lo.shape[:-1], dtype=np.int64)
+    for axis in range(lo.shape[-1]):
+        elements *= hi[..., axis] - lo[..., axis]
+    return elements
 
 
 def merged_boxes(
@@ -81,8 +84,8 @@ def merged_boxes(
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.concatenate([[True], np.diff(key[order]) != 0]))
     counts = np.diff(np.append(starts, len(key)))
-    box_lo = np.minimum.reduceat(lo[order], starts, axis=0)
-    box_hi = np.maximum.reduceat(hi[order], starts, axis=0)
+    box_lo = np.stack([np.minimum.reduceat(column[order], starts) for column in lo.T], axis=1)
+    box_hi = np.stack([np.maximum.reduceat(column[order], starts) for column in hi.T], axis=1)
     box_of = np.empty(len(key), dtype=np.int32)
     box_of[order] = np.repeat(np.arange(len(starts)), counts)
 
