@@ -102,7 +102,7 @@ class Rings:
         return done
 
     def reduce_scatter(self, members: Members, size_bytes: float, ready: Nodes | None = None) -> Nodes:
-        """Add a reduce-scatter: each member gets one n-th of a sum of M bytes; see `all_reduce`. [groups, n]"""
+        """Add a reduce-scatter: each member gets one n-th of the sum; see `all_reduce`. [groups, n]"""
         n = members.shape[-1]
         if n == 1 or self.steps == "fluid":
             return self._fluid(members, size_bytes, n - 1, ready)
