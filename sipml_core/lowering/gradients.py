@@ -117,7 +117,7 @@ _Holding = tuple[tuple[int, ...], Indices, Indices]
 
 def _together(tasks: GroupTasks, makers: Indices, users: Indices) -> Iterator[_Holding]:
     """Yield one gradient: all who make a part of it or use it."""
-    yield tuple(sorted_unique(tasks.device[np.concatenate([makers, users])]).tolist()), makers, users
+    yield tuple(sorted({*tasks.device[makers].tolist(), *tasks.device[users].tolist()})), makers, users
 
 
 def _apart(tasks: GroupTasks, makers: Indices, users: Indices) -> Iterator[_Holding]:
@@ -135,30 +135,33 @@ def _gradients(tasks: GroupTasks) -> list[_Gradient]:
     graph = tasks.graph
     parameter, makes = _shard_parameters(graph)
     subop_op = graph.subop_op
+    known: dict[tuple[bytes, ...], _Cells] = {}
     found = []
 
     # Shards by parameter, those of one parameter in their order.
     order = np.argsort(parameter, kind="stable")
     for shards in np.split(order, np.flatnonzero(np.diff(parameter[order])) + 1):
-        # Shards that sub-ops make and that they use, and the cells that neither cut. [made], [used], [cells]
-        made, used = shards[makes[shards]], shards[~makes[shards]]
+        # Sub-ops that make a shard and that use one. [made], [used]
+        made = graph.shard_subop[shards[makes[shards]]]
+        used = graph.shard_subop[shards[~makes[shards]]]
         if not len(made):
             continue
-        lo, hi = _cells(graph, shards)
 
-        # Who makes, and who uses, an element of each cell. [cells, made], [cells, used]
-        makers = _meet(lo, hi, graph.shard_lo[made], graph.shard_hi[made])
-        needs = _meet(lo, hi, graph.shard_lo[used], graph.shard_hi[used])
-        element_bytes = graph.graph.tensors[graph.shard_tensor[made[0]]].element_bytes
-        whole = graph.duplicated[subop_op[graph.shard_subop[made]]].all()
+        # Parameters of equal layers are cut alike.
+        boxes = graph.shard_lo[shards], graph.shard_hi[shards], makes[shards]
+        kind = tuple(column.tobytes() for column in boxes)
+        if kind not in known:
+            known[kind] = _Cells.of(*boxes)
+        cells = known[kind]
+        element_bytes = graph.graph.tensors[graph.shard_tensor[shards[makes[shards]][0]]].element_bytes
+        held = _apart if graph.duplicated[subop_op[made]].all() else _together
 
-        for index in np.flatnonzero(makers.any(axis=1)):
-            sides = graph.shard_subop[made[makers[index]]], graph.shard_subop[used[needs[index]]]
-            for holders, producers, consumers in (_apart if whole else _together)(tasks, *sides):
+        for makers, needs, elements in zip(cells.makers, cells.needs, cells.elements, strict=True):
+            for holders, producers, consumers in held(tasks, made[makers], used[needs]):
                 found.append(
                     _Gradient(
                         position=int(tasks.position[producers].max()),
-                        size_bytes=float(volume(lo[index], hi[index])) * element_bytes,
+                        size_bytes=float(elements) * element_bytes,
                         holders=holders,
                         producers=producers,
                         consumers=consumers,
@@ -167,17 +170,39 @@ def _gradients(tasks: GroupTasks) -> list[_Gradient]:
     return found
 
 
-def _cells(graph: BalancedGraph, shards: NDArray[np.intp]) -> tuple[Indices, Indices]:
-    """Return boxes that no shard cuts: every axis divided wherever a shard begins or ends.
+@attrs.frozen(kw_only=True, eq=False)
+class _Cells:
+    """Boxes of one parameter that no shard cuts and that somebody makes, and who makes and uses them."""
 
-    [cells, MAX_RANK], [cells, MAX_RANK]
-    """
-    both = np.concatenate([graph.shard_lo[shards], graph.shard_hi[shards]])
-    edges = [sorted_unique(axis) for axis in both.T]
-    lo = np.meshgrid(*(edge[:-1] for edge in edges), indexing="ij")
-    hi = np.meshgrid(*(edge[1:] for edge in edges), indexing="ij")
-    rank = len(edges)
-    return np.stack(lo, -1).reshape(-1, rank), np.stack(hi, -1).reshape(-1, rank)
+    #: [cells]
+    elements: NDArray[np.int64]
+    #: Whether a shard that is made, or that is used, has the cell. [cells, made], [cells, used]
+    makers: NDArray[np.bool_]
+    needs: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, shard_lo: Indices, shard_hi: Indices, makes: NDArray[np.bool_]) -> _Cells:
+        """Return the cells of shards [shards, axes]: axes are divided wherever a shard begins or ends.
+
+        Examples
+        --------
+        One axis of 6: two shards made, [0, 3) and [3, 6), and one used, [0, 4). So there are three cells.
+
+        >>> lo, hi = np.array([[0], [3], [0]]), np.array([[3], [6], [4]])
+        >>> cells = _Cells.of(lo, hi, np.array([True, True, False]))
+        >>> cells.elements.tolist(), cells.needs[:, 0].tolist()
+        ([3, 1, 2], [True, True, False])
+        >>> cells.makers.astype(int).tolist()
+        [[1, 0], [0, 1], [0, 1]]
+        """
+        edges = [sorted_unique(axis) for axis in np.concatenate([shard_lo, shard_hi]).T]
+        lo = np.stack(np.meshgrid(*(edge[:-1] for edge in edges), indexing="ij"), -1)
+        hi = np.stack(np.meshgrid(*(edge[1:] for edge in edges), indexing="ij"), -1)
+        lo, hi = lo.reshape(-1, len(edges)), hi.reshape(-1, len(edges))
+        makers = _meet(lo, hi, shard_lo[makes], shard_hi[makes])
+        needs = _meet(lo, hi, shard_lo[~makes], shard_hi[~makes])
+        made = makers.any(axis=1)
+        return cls(elements=volume(lo, hi)[made], makers=makers[made], needs=needs[made])
 
 
 def _shard_parameters(graph: BalancedGraph) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
