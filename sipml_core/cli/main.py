@@ -367,7 +367,7 @@ def new_plugin(name: str, folder: Path | None) -> None:
     "--matrix",
     required=True,
     type=click.Path(path_type=Path),
-    help="N x N demands, row = sender: .csv or .npy.",
+    help="N x N demands, row = sender: .csv, .npy, or sparse .npz.",
 )
 @click.option("--bandwidth", default="2 Tbps", show_default=True, help="Of one GPU, each direction.")
 @click.option("--scheduler", help="Default: the topology's own.")
