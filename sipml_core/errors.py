@@ -31,10 +31,10 @@ class StalledError(SipmlError):
 
 
 class LimitError(SipmlError):
-    """A wall-clock or simulated-time limit was reached before the job ended."""
+    """The wall-clock limit was reached before the work ended."""
 
 
-class TooSlowError(LimitError):
+class TooSlowError(SipmlError):
     """The job takes longer than the simulated time that it was given."""
 
 

@@ -94,7 +94,7 @@ class ElectCluster(Topology):
         )
 
     def _uplinks_gbps(self, cluster: Cluster) -> NDArray[np.float64]:
-        """Capacity of each uplink; the last server may hold fewer GPUs than the others. [Gbps]"""
+        """Return the capacity of each uplink; the last server may hold fewer GPUs than the others. [Gbps]"""
         options, size = self.options, self.options.server_gpus
         if options.uplink_per_gpu_gbps is not None:
             return np.full(cluster.gpus, options.uplink_per_gpu_gbps)

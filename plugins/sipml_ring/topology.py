@@ -166,7 +166,7 @@ class SipRing(Topology):
 
 
 def _degree(control: RingCircuits) -> int | None:
-    """Peers that a GPU can hold circuits to at once; None on a ring of one."""
+    """Return the peers that a GPU can hold circuits to at once; None on a ring of one."""
     others = np.arange(1, control.gpus, dtype=np.int32)
     peers = int(control.may_connect(np.zeros_like(others), others).sum())
     return min(control.circuits_per_gpu, peers) or None

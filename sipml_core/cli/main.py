@@ -21,6 +21,7 @@ from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlEr
 
 if TYPE_CHECKING:
     from sipml_core.experiment import Experiment
+    from sipml_core.model import Progress
     from sipml_core.plugin import Registry
 
 #: Exit status: the input is refused / a simulation could not end / 128 + SIGINT, as shells have it.
@@ -424,7 +425,7 @@ def _console() -> Any:
 
 
 @contextmanager
-def _computing(folder: Path, answers_in: Path | None = None) -> Iterator[Callable[[str, float], None]]:
+def _computing(folder: Path, answers_in: Path | None = None) -> Iterator[Progress]:
     """From making `folder` until something is written to it: what an interrupt leaves is known.
 
     Yields the report of a progress bar on stderr, which is silent when stderr is no terminal.

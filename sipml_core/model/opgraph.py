@@ -166,7 +166,7 @@ class Op:
         return ranges
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class OpGraph:
     """Ops of one training step on one model replica, in topological order.
 

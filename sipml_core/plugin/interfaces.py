@@ -135,6 +135,10 @@ class Estimator(Component):
 class GpuModel(Component):
     """Time and memory of one GPU."""
 
+    #: Whether `op_time_us` reads the name of the op (`OpWork.op`). False: ops that do the same work take the
+    #: same time, and a model's equal layers are asked for once.
+    names_matter: ClassVar[bool] = True
+
     @property
     @abstractmethod
     def memory_bytes(self) -> float:

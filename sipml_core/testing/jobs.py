@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sipml_core.cases import Clock, Compiler, simulate_case
+from sipml_core.cases import Case, Clock, Reuse, compile_case, simulate_case
 from sipml_core.engine import simulate
 from sipml_core.experiment import EngineTable, Experiment, Interconnect, Job, StrategyTable
 from sipml_core.gpus import V100
@@ -89,10 +89,8 @@ def run_training(
         engine=EngineTable(),
         tables={},
     )
-    forms = Compiler(experiment=experiment).prepare(job, interconnect, job.plan(cluster.gpus))
-    return [
-        simulate_case(experiment, form, Clock(limit_s=60.0), lambda fraction, events: None) for form in forms
-    ]
+    case = Case.of(experiment, job, interconnect, job.plan(cluster.gpus))
+    return [simulate_case(compiled, Clock(60.0)) for compiled in compile_case(case, Reuse())]
 
 
 def transfers_only(gpus: int, src: ArrayLike, dst: ArrayLike, size_bytes: ArrayLike) -> TaskGraph:
@@ -107,7 +105,7 @@ def transfers_only(gpus: int, src: ArrayLike, dst: ArrayLike, size_bytes: ArrayL
         src=np.atleast_1d(src),
         dst=np.atleast_1d(dst),
         size_bytes=sizes,
-        hops=np.ones(len(sizes)),
+        latency_steps=np.ones(len(sizes)),
         succ_start=np.zeros(len(sizes) + 1),
         successors=nothing,
         marks=nothing,

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 
 from sipml_core.engine.simulation import simulate
-from sipml_core.lowering.taskbuilder import TaskBuilder
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
+from sipml_core.model.taskbuilder import TaskBuilder
 from sipml_core.plugin.registry import load
 
 REGISTRY = load()

@@ -55,8 +55,8 @@ def test_convolutions_fold_too():
 
 
 @pytest.mark.parametrize("plan", [
-    {"collective": "ring"}, {"iterations": 3}, {"recompute": True}, {"bucket_bytes": 2e5},
-    {"layout": "tensor"}, {"layout": "sample"}, {"collective": "ring", "iterations": 2},
+    {"ring_steps": "explicit"}, {"iterations": 3}, {"recompute": True}, {"bucket_bytes": 2e5},
+    {"layout": "tensor"}, {"layout": "sample"}, {"ring_steps": "explicit", "iterations": 2},
 ])  # fmt: skip
 @pytest.mark.parametrize("queue", ["pair", "source"])
 def test_whatever_the_job_does(plan, queue):
@@ -102,7 +102,7 @@ def test_circuits_replanned_for_all_groups_alike(mp, dp, groups, bandwidth_gbps)
 ])  # fmt: skip
 @pytest.mark.parametrize(
     "plan",
-    [{"collective": "ring"}, {"iterations": 2, "counter_rotating": True}, {"exchange": "direct"}],
+    [{"ring_steps": "explicit"}, {"iterations": 2, "counter_rotating": True}, {"exchange": "direct"}],
 )
 def test_whatever_replanned_circuits_do(change, plan):
     assert_same(tables({**RING, **change}, mp=4, dp=4, **plan), 1)

@@ -11,6 +11,7 @@ from click.testing import CliRunner
 
 from sipml_core.cli.main import main
 from sipml_core.errors import ConfigError
+from sipml_core.model.progress import SILENT
 from sipml_core.plugin.registry import load
 from sipml_core.report.reproduction import draw, finding_tables, verdict_table, write_finding
 from sipml_core.reproduce import numbers as numbers_module
@@ -164,7 +165,7 @@ def carried_out(monkeypatch, study, quick=False):
         quick=quick,
         jobs=1,
         cache=AnswerCache(None),
-        progress=lambda what, fraction: None,
+        progress=SILENT,
     )[0]
 
 

@@ -6,15 +6,17 @@ import numpy as np
 import pytest
 from sipml_ring import plan as ring_plan
 
-from sipml_core.cases.compiler import Compiler
+from sipml_core.cases.case import Case
+from sipml_core.cases.compilation import compile_case
+from sipml_core.cases.reuse import Reuse
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError
 from sipml_core.estimators import Window
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.lowering.taskbuilder import TaskBuilder
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
 from sipml_core.model.opgraph import Role
+from sipml_core.model.taskbuilder import TaskBuilder
 from sipml_core.model.traffic import TrafficMatrix
 from sipml_core.plugin.registry import load
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
@@ -39,7 +41,7 @@ def compiled(workload, *, mp, dp, layout, global_batch, tau_us):
     }  # fmt: skip
     experiment = read_experiment(tables, REGISTRY)
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
-    return Compiler(experiment=experiment).prepare(job, interconnect, job.plan(mp * dp))[0]
+    return compile_case(Case.of(experiment, job, interconnect, job.plan(mp * dp)), Reuse())[0]
 
 
 def slices(op, operand, shape, dim, parts, part):
@@ -57,7 +59,7 @@ def slices(op, operand, shape, dim, parts, part):
 
 def bytes_by_element(case, dp):
     """2 (n l - 1) bytes per byte of each element that n devices of a group make or update."""
-    placement = case.placement
+    placement = case.variant.placement
     balanced, graph = placement.graph, placement.graph.graph
     holders = {}
     for index, op in enumerate(graph.ops):
@@ -111,7 +113,7 @@ def test_a_tensor_parallel_layer_sends_four_all_reduces(mp):
         case = compiled(
             {"name": "gpt", **shape}, mp=mp, dp=dp, layout="tensor", global_batch=batch * dp, tau_us=0.001
         )
-        element_bytes = case.placement.graph.graph.tensor["embedding.y"].element_bytes
+        element_bytes = case.variant.placement.graph.graph.tensor["embedding.y"].element_bytes
         sent.append(case.traffic.activations)
     size_bytes = batch * sequence * hidden * element_bytes
     assert sent[1] - sent[0] == dp * 4 * 2 * (mp - 1) * size_bytes
@@ -158,7 +160,7 @@ def dark_us(interval_us, tau_us):
     options = {"reconfiguration": "hwsim", "interval_us": interval_us, "tau_us": tau_us}
     timeline, fabric = run_on_ring(builder.build(), 25, **options)
     decided_us = math.ceil(timeline.start_us[-1] / interval_us - 1e-9) * interval_us
-    expected = fabric.circuits.retuning._stages(np.array([100.0])).total_us[0]
+    expected = fabric.circuits.retuning._stages(np.array([100.0])).words_us[0]
     return timeline.end_us[-1] - 1e6 / (25 * BYTES_PER_US) - decided_us, expected
 
 

@@ -3,15 +3,17 @@
 import numpy as np
 import pytest
 
-from sipml_core.cases.compiler import Compiler
+from sipml_core.cases.case import Case
+from sipml_core.cases.compilation import compile_case
+from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import run_experiment
 from sipml_core.engine.simulation import CircuitSettings, simulate
 from sipml_core.errors import ConfigError
 from sipml_core.estimators import ESTIMATORS
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.lowering.taskbuilder import TaskBuilder
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
+from sipml_core.model.taskbuilder import TaskBuilder
 from sipml_core.plugin.registry import load
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
 from sipml_core.scheduling.relay import with_relays
@@ -115,7 +117,7 @@ def test_a_circuit_carries_what_its_wavelengths_can_and_changed_ones_are_dark(
 
 @pytest.mark.parametrize("options", [{"interval_us": 10}, {"tau_us": 20}])
 def test_rings_that_settle_slower_than_plans_come_are_refused(options):
-    """Up to 29 us at tau 4, up to 131 us at tau 20 (default interval 100): the next plan would take
+    """Up to 30 us at tau 4, up to 131 us at tau 20 (default interval 100): the next plan would take
     circuits that are still dark for kept ones, and light them early."""
     topology = REGISTRY.find("topology", "sip-ring")
     with pytest.raises(ConfigError, match="interval_us"):
@@ -182,8 +184,10 @@ def test_a_tied_embedding_is_synchronised_among_its_holders():
     mp, dp = 8, 2
     experiment = small_gpt(dp, mp, layout="tensor")
     job = experiment.jobs[0]
-    compiled = Compiler(experiment=experiment).prepare(job, experiment.interconnects[0], job.plan(mp * dp))[0]
-    graph = compiled.placement.graph.graph
+    compiled = compile_case(
+        Case.of(experiment, job, experiment.interconnects[0], job.plan(mp * dp)), Reuse()
+    )[0]
+    graph = compiled.variant.placement.graph.graph
     tied = graph.tensor["embedding.weight"].size_bytes
     once = sum(t.size_bytes for t in graph.tensors if t.role == "parameter" and len(t.shape) > 1) - tied
     on_all = graph.parameter_bytes - tied - once

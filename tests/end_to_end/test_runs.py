@@ -10,11 +10,14 @@ import attrs
 import numpy as np
 import pytest
 
-from sipml_core.cases.compiler import Compiler
+from sipml_core.cases.case import Case
+from sipml_core.cases.compilation import compile_case
+from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import check_experiment, run_experiment
 from sipml_core.engine.simulation import simulate
-from sipml_core.errors import InfeasibleError, LimitError
+from sipml_core.errors import InfeasibleError, LimitError, TooSlowError
 from sipml_core.experiment.reading import StrategyTable, read_experiment
+from sipml_core.model.progress import Progress
 from sipml_core.model.results import CaseResult
 from sipml_core.plugin.registry import load
 from sipml_core.report.resultfiles import write_result
@@ -185,7 +188,7 @@ def test_progress_does_not_go_back(monkeypatch):
     experiment = tables(topologies=["sip-ring"], gpus=64, mp=4, dp=16, global_batch=64)
     run_experiment(
         read_experiment(experiment, REGISTRY),
-        progress=lambda case, fraction: told.append(fraction),
+        progress=Progress(watch=lambda case, fraction: told.append(fraction)),
     )
     assert told == sorted(told)
     assert 0.5 < told[-1] <= 1
@@ -231,7 +234,7 @@ def test_circuits_do_not_depend_on_the_last_digit_of_a_demand():
     (job,), (interconnect,) = experiment.jobs, experiment.interconnects
     ends = []
     for kernel in ("c", "reference"):
-        (form,) = Compiler(experiment=experiment).prepare(job, interconnect, job.plan(10))
+        (form,) = compile_case(Case.of(experiment, job, interconnect, job.plan(10)), Reuse())
         run_ = simulate(form.tasks, form.network, driver=form.circuits, queue="source", kernel=kernel)
         ends.append(run_.end_us)
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
@@ -254,7 +257,7 @@ def test_a_wall_clock_limit_stops_the_run():
 def test_a_simulated_time_limit_stops_the_run():
     experiment = tables(topologies=["elect-flat"])
     experiment["engine"] = {"max_time_us": 5}
-    with pytest.raises(LimitError, match="simulated-time limit of 5 us"):
+    with pytest.raises(TooSlowError, match="simulated-time limit of 5 us"):
         run(experiment)
 
 
@@ -274,14 +277,14 @@ def test_the_last_of_several_iterations_is_reported():
 
 
 def test_one_name_stands_for_one_thing():
-    """`collective` is how an all-reduce is simulated, an option; which one it is, is a column of results."""
+    """`ring_steps` is how a ring is simulated, an option; which all-reduce it is, is a column of results."""
     options = {field.name for field in attrs.fields(StrategyTable)}
-    assert "collective" in options
+    assert "ring_steps" in options
     assert "all_reduce" not in options
     for model in (CaseResult, SearchRow):
         columns = {field.name for field in attrs.fields(model)}
         assert "all_reduce" in columns
-        assert "collective" not in columns
+        assert "ring_steps" not in columns
 
 
 @pytest.mark.parametrize(

@@ -41,7 +41,7 @@ def transfers(gpus, sizes):
         src=[i for i, _ in sizes],
         dst=[j for _, j in sizes],
         size_bytes=list(sizes.values()),
-        hops=np.ones(len(sizes)),
+        latency_steps=np.ones(len(sizes)),
         succ_start=np.zeros(len(sizes) + 1),
         successors=none,
         marks=none,

@@ -45,7 +45,7 @@ def alternating():
         src=[0, 0],
         dst=[1, 2],
         size_bytes=[2 * B, 3 * B],
-        hops=[1.0, 1.0],
+        latency_steps=[1.0, 1.0],
         succ_start=[0, 2, 3, 3, 3],
         successors=[1, 2, 3],
         marks=[],
