@@ -231,7 +231,7 @@ def search_command(
     from sipml_core.search import AnswerCache, search
 
     if top is not None:
-        overrides = (*overrides, f"search.top={top}")
+        overrides = (*overrides, f"workload.search.top={top}")
     _, experiment = _open(file, overrides, seed)
     folder = out or Path("results") / experiment.title
     answers_in = _cache_folder(cache, no_cache)
