@@ -2,9 +2,11 @@
 
 from __future__ import annotations
 
+import struct
 import zlib
 from collections.abc import Mapping
 from pathlib import Path
+from tokenize import TokenError
 from typing import Any
 from zipfile import BadZipFile
 
@@ -19,7 +21,8 @@ LEAST_DEMAND, MOST_DEMAND = 1e-200, 1e200
 
 #: What NumPy raises over files that are damaged, too large, or something else.
 _UNREADABLE = (
-    ValueError, EOFError, MemoryError, BadZipFile, zlib.error, KeyError, TypeError, RuntimeError, SyntaxError,
+    ValueError, EOFError, MemoryError, BadZipFile, zlib.error, struct.error, TokenError, LookupError,
+    TypeError, RuntimeError, SyntaxError, OverflowError, AttributeError,
 )  # fmt: skip
 
 
