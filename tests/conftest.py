@@ -1,19 +1,38 @@
-"""Shared by every test: matplotlib draws without a display, and C sources are built with sanitizers."""
+"""Shared by every test: the bundled plugins alone, matplotlib without a display, C built with sanitizers."""
 
 import functools
 import os
 import shutil
 import subprocess
+from importlib.metadata import entry_points
 from pathlib import Path
 
 import pytest
 
+from sipml_core.plugin import load
+
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+
+def plugins_of(*, sipml):
+    """Installed plugins that the distribution `sipml` brings, or those of everybody else."""
+    return [point for point in entry_points(group="sipml") if (point.dist.name == "sipml") == sipml]
+
+
+# What a stranger's plugin offers changes no test: commands and worker processes leave it out as well.
+_DISABLED = [os.environ.get("SIPML_DISABLE_PLUGINS", ""), *(point.name for point in plugins_of(sipml=False))]
+os.environ["SIPML_DISABLE_PLUGINS"] = ",".join(filter(None, _DISABLED))
 
 STRICT = ["-std=c99", "-O1", "-g", "-Wall", "-Wextra", "-Werror", "-ffp-contract=off"]
 #: What the C tests share.
 HELPERS = Path(__file__).parent / "c"
 SANITIZE = ["-fsanitize=address,undefined", "-fno-sanitize-recover=all"]
+
+
+@pytest.fixture(scope="session")
+def registry():
+    """What the bundled plugins offer, whatever else is installed."""
+    return load(plugins_of(sipml=True))
 
 
 @pytest.fixture(scope="session")

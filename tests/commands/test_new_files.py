@@ -6,10 +6,7 @@ import pytest
 
 from sipml_core.errors import ConfigError
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.plugin.registry import load
 from sipml_core.templates.scaffold import write_experiment, write_plugin
-
-REGISTRY = load()
 
 
 @pytest.mark.parametrize(
@@ -22,18 +19,18 @@ REGISTRY = load()
         (".toml", "toml"),
     ],
 )
-def test_the_title_of_a_new_experiment_is_its_name(tmp_path, name, title):
+def test_the_title_of_a_new_experiment_is_its_name(registry, tmp_path, name, title):
     """Without the characters that no title may have."""
     write_experiment(tmp_path / name)
     tables = tomllib.loads((tmp_path / name).read_text())
-    assert read_experiment(tables, REGISTRY).title == title
+    assert read_experiment(tables, registry).title == title
 
 
 @pytest.mark.parametrize("name", ["sip-ring", "elect-flat", "graph"])
-def test_the_name_of_an_installed_topology_is_refused(tmp_path, name):
+def test_the_name_of_an_installed_topology_is_refused(registry, tmp_path, name):
     """Whatever its module is called."""
     with pytest.raises(
         ConfigError, match=f"^topology '{name}' is already installed, by plugin '{name}' .sipml"
     ):
-        write_plugin(name, tmp_path / "new", REGISTRY)
+        write_plugin(name, tmp_path / "new", registry)
     assert not (tmp_path / "new").exists()

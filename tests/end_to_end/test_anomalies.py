@@ -3,19 +3,7 @@
 import numpy as np
 import pytest
 
-from sipml_core.engine.simulation import simulate
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.network import Network
 from sipml_core.model.taskbuilder import TaskBuilder
-from sipml_core.plugin.registry import load
-
-REGISTRY = load()
-
-
-def total_us(tasks, bandwidth_gbps):
-    topology = REGISTRY.find("topology", "elect-flat")
-    fabric = topology(topology.Options()).build(Cluster(gpus=tasks.gpus, bandwidth_gbps=bandwidth_gbps))
-    return simulate(tasks, Network.of(fabric, tasks)).total_us
 
 
 def five_tasks():
@@ -29,11 +17,11 @@ def five_tasks():
     return builder.build()
 
 
-def test_more_bandwidth_can_be_slower():
+def test_more_bandwidth_can_be_slower(timeline_of):
     """At 1 Gbps (125 bytes/us) c's data arrives at 5, so d runs at 4, e at 6..9: 9 us. At 2 Gbps they
     arrive at 3, c runs before d at 4, d ends at 7, e runs 7.5..10.5 (Graham 1969: list scheduling)."""
-    assert total_us(five_tasks(), 1) == pytest.approx(9.0)
-    assert total_us(five_tasks(), 2) == pytest.approx(10.5)
+    assert timeline_of(five_tasks(), "elect-flat", 1)[0].total_us == pytest.approx(9.0)
+    assert timeline_of(five_tasks(), "elect-flat", 2)[0].total_us == pytest.approx(10.5)
 
 
 def five_flows():
@@ -43,27 +31,13 @@ def five_flows():
     return builder.build()
 
 
-def test_fair_sharing_is_not_optimal_for_a_group_of_flows():
+def test_fair_sharing_is_not_optimal_for_a_group_of_flows(timeline_of):
     """Busiest ports carry 4 units, so shares in proportion to sizes end everything at 4 us. Fair shares
     are 1/3 at GPU 0 until 3 us; then 0->2 has 1 unit left, gets 1/2 until 4, and ends at 4.5 us."""
-    assert total_us(five_flows(), 1) == pytest.approx(4.5)
+    assert timeline_of(five_flows(), "elect-flat", 1)[0].total_us == pytest.approx(4.5)
 
 
-def test_circuits_in_proportion_to_demand_can_beat_the_fair_switch():
+def test_circuits_in_proportion_to_demand_can_beat_the_fair_switch(timeline_of):
     """SiP-OCS with 4 circuits of B/4 per GPU gives each pair its proportion: 4 us, 11 % less than 4.5."""
-    tasks = five_flows()
-    topology = REGISTRY.find("topology", "sip-ocs")
-    scheduler = REGISTRY.find("scheduler", "ocs-exact")
-    fabric = topology(topology.Options(switches=4)).build(Cluster(gpus=4, bandwidth_gbps=1))
-    network = Network.of(fabric, tasks)
-    from sipml_core.estimators import Window
-    from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
-
-    driver = ScheduledCircuits(
-        control=fabric.circuits,
-        scheduler=scheduler(scheduler.Options()),
-        estimator=Window(Window.Options()).start(network, tasks),
-        network=network,
-        total_bytes=job_bytes(network, tasks),
-    )
-    assert simulate(tasks, network, driver=driver).total_us == pytest.approx(4.0)
+    timeline, _ = timeline_of(five_flows(), "sip-ocs", 1, switches=4)
+    assert timeline.total_us == pytest.approx(4.0)

@@ -11,9 +11,7 @@ from sipml_core.cases.compilation import compile_case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import Clock, run_experiment, simulate_case
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.plugin.registry import load
 
-REGISTRY = load()
 ROOT = Path(__file__).resolve().parents[2]
 GPT = {"name": "gpt", "layers": 2, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 512}
 
@@ -22,7 +20,7 @@ validation = importlib.util.module_from_spec(_spec)
 _spec.loader.exec_module(validation)
 
 
-def experiment(*, mp, dp, server_gpus, **options):
+def experiment(registry, *, mp, dp, server_gpus, **options):
     return read_experiment(
         {
             "title": "cluster",
@@ -36,7 +34,7 @@ def experiment(*, mp, dp, server_gpus, **options):
             }],
             "topology": [{"name": "elect-cluster", "server_gpus": server_gpus, "uplink_gbps": 1, **options}],
         },
-        REGISTRY,
+        registry,
     )  # fmt: skip
 
 
@@ -45,7 +43,7 @@ def forms(case):
     job, interconnect = case.jobs[0], case.interconnects[0]
     plan = job.plan(interconnect.cluster.gpus)
     made = compile_case(Case.of(case, job, interconnect, plan), Reuse())
-    return {form.variant.all_reduce: form for form in made}
+    return {form.variant.variant.all_reduce: form for form in made}
 
 
 def link_bytes(form, name):
@@ -67,11 +65,11 @@ def gradient_bytes(case):
 @pytest.mark.parametrize(
     ("mp", "dp", "server_gpus"), [(1, 8, 4), (1, 16, 4), (2, 8, 4), (2, 8, 8), (4, 8, 16), (1, 6, 3)]
 )
-def test_bytes_between_servers_are_the_closed_forms(mp, dp, server_gpus):
+def test_bytes_between_servers_are_the_closed_forms(registry, mp, dp, server_gpus):
     """M bytes of gradients in a group, l groups, S servers; groups nest in servers. Every uplink and every
     downlink carries 2 M (l - 1) / l in a flat ring, whose counterparts leave a server once, and
     2 M (S - 1) / S in two tiers, where the GPUs of a server share the exchange."""
-    case = experiment(mp=mp, dp=dp, server_gpus=server_gpus)
+    case = experiment(registry, mp=mp, dp=dp, server_gpus=server_gpus)
     servers, size = mp * dp // server_gpus, gradient_bytes(case)
     expected = {"flat": 2 * size * (dp - 1) / dp, "two-tier": 2 * size * (servers - 1) / servers}
     made = forms(case)
@@ -84,9 +82,9 @@ def test_bytes_between_servers_are_the_closed_forms(mp, dp, server_gpus):
 
 
 @pytest.mark.parametrize("form", ["flat", "two-tier"])
-def test_every_member_sends_the_same_bytes_in_either_form(form):
+def test_every_member_sends_the_same_bytes_in_either_form(registry, form):
     """2 M (n - 1) / n out of each of n GPUs, and into each."""
-    case = experiment(mp=1, dp=16, server_gpus=4)
+    case = experiment(registry, mp=1, dp=16, server_gpus=4)
     expected = 2 * gradient_bytes(case) * 15 / 16
     made = forms(case)[form]
     assert link_bytes(made, "egress") == pytest.approx([expected] * 16, rel=1e-12)
@@ -94,19 +92,19 @@ def test_every_member_sends_the_same_bytes_in_either_form(form):
 
 
 @pytest.mark.parametrize(("mp", "dp", "server_gpus"), [(1, 8, 4), (2, 8, 8)])
-def test_the_better_all_reduce_is_chosen_and_named(mp, dp, server_gpus):
+def test_the_better_all_reduce_is_chosen_and_named(registry, mp, dp, server_gpus):
     """Over uplinks of 1 Gbps, 1000 times slower than the ports, fewer bytes across win: two tiers."""
-    case = experiment(mp=mp, dp=dp, server_gpus=server_gpus)
+    case = experiment(registry, mp=mp, dp=dp, server_gpus=server_gpus)
     row = run_experiment(case).cases[0]
     times = {name: simulate_case(form, Clock()).iteration_us for name, form in forms(case).items()}
     assert times["two-tier"] < times["flat"]
     assert (row.all_reduce, row.iteration_us) == ("two-tier", times["two-tier"])
 
 
-def test_a_slow_uplink_sets_the_time_of_the_all_reduce():
+def test_a_slow_uplink_sets_the_time_of_the_all_reduce(registry):
     """At 1 Gbps = 125 bytes / us, gradients sent after the backward pass add what the uplink takes; the rest
     (in the server, 1000 times faster) less than 1 %."""
-    case = experiment(mp=1, dp=8, server_gpus=4)
+    case = experiment(registry, mp=1, dp=8, server_gpus=4)
     across_us = {"flat": 2 * gradient_bytes(case) * 7 / 8 / 125, "two-tier": gradient_bytes(case) / 125}
     for name, form in forms(case).items():
         row = simulate_case(form, Clock())
@@ -124,13 +122,13 @@ def test_a_slow_uplink_sets_the_time_of_the_all_reduce():
         "the last is smaller",
     ],
 )
-def test_where_servers_do_not_hold_several_whole_groups_there_is_the_ring_alone(mp, dp, server_gpus):
-    assert forms(experiment(mp=mp, dp=dp, server_gpus=server_gpus)).keys() == {"flat"}
+def test_where_servers_hold_no_several_whole_groups_there_is_the_ring_alone(registry, mp, dp, server_gpus):
+    assert forms(experiment(registry, mp=mp, dp=dp, server_gpus=server_gpus)).keys() == {"flat"}
 
 
 @pytest.fixture(scope="module")
-def table():
-    return validation.table(REGISTRY)
+def table(registry):
+    return validation.table(registry)
 
 
 def test_measured_clusters_are_predicted_within_20_percent(table):
@@ -140,7 +138,7 @@ def test_measured_clusters_are_predicted_within_20_percent(table):
     assert np.abs(errors).max() <= 20
 
 
-def test_the_documented_tables_are_what_the_script_prints(table):
+def test_the_documented_tables_are_what_the_script_prints(registry, table):
     page = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
-    for lines in (table, validation.ablations(REGISTRY)):
+    for lines in (table, validation.ablations(registry)):
         assert "\n".join(lines) in page

@@ -6,38 +6,12 @@ import pytest
 from sipml_core.cases.case import Case
 from sipml_core.cases.compilation import compile_case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.engine.simulation import simulate
 from sipml_core.errors import InfeasibleError
-from sipml_core.estimators import Window
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.lowering.collectives import Rings, ring_allreduce_tasks
-from sipml_core.model.cluster import Cluster
-from sipml_core.model.network import Network
 from sipml_core.model.taskbuilder import TaskBuilder
-from sipml_core.plugin.registry import load
-from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
 
-REGISTRY = load()
 BYTES_PER_US = 125.0  # of 1 Gbps
-
-
-def timeline_of(tasks, name, bandwidth_gbps, **options):
-    """Run tasks on an interconnect; circuits by its own scheduler and the window estimator."""
-    topology = REGISTRY.find("topology", name)
-    cluster = Cluster(gpus=tasks.gpus, bandwidth_gbps=bandwidth_gbps)
-    fabric = topology(topology.Options(**options)).build(cluster)
-    network = Network.of(fabric, tasks)
-    driver = None
-    if fabric.circuits:
-        scheduler = REGISTRY.find("scheduler", topology.scheduler)
-        driver = ScheduledCircuits(
-            control=fabric.circuits,
-            scheduler=scheduler(scheduler.Options()),
-            estimator=Window(Window.Options()).start(network, tasks),
-            network=network,
-            total_bytes=job_bytes(network, tasks),
-        )
-    return simulate(tasks, network, driver=driver), network
 
 
 def transfers(gpus, src, dst, size_bytes):
@@ -52,7 +26,7 @@ def neighbours(gpus, size_bytes=1e6):
 
 
 @pytest.mark.parametrize("gpus", [2, 3, 7, 24])
-def test_one_permutation_on_optical_switches_is_the_flat_switch(gpus):
+def test_one_permutation_on_optical_switches_is_the_flat_switch(timeline_of, gpus):
     """All Q circuits of B/Q go to the one peer: the time is S / B, as on Elect-Flat."""
     tasks = neighbours(gpus)
     ocs, _ = timeline_of(tasks, "sip-ocs", 1600)
@@ -62,7 +36,7 @@ def test_one_permutation_on_optical_switches_is_the_flat_switch(gpus):
 
 
 @pytest.mark.parametrize("gpus", [40, 64])
-def test_one_permutation_on_the_ring_is_the_flat_switch_at_half_bandwidth(gpus):
+def test_one_permutation_on_the_ring_is_the_flat_switch_at_half_bandwidth(timeline_of, gpus):
     """The neighbour is reached clockwise alone, on W/2 wavelengths: the way round is out of reach."""
     tasks = neighbours(gpus)
     ring, _ = timeline_of(tasks, "sip-ring", 1600)
@@ -72,7 +46,7 @@ def test_one_permutation_on_the_ring_is_the_flat_switch_at_half_bandwidth(gpus):
 
 
 @pytest.mark.parametrize(("name", "options"), [("elect-flat", {}), ("elect-cluster", {}), ("sip-ocs", {})])
-def test_half_the_bandwidth_takes_twice_as_long(name, options):
+def test_half_the_bandwidth_takes_twice_as_long(timeline_of, name, options):
     """A job of transfers alone, without latency, on a network that does not change while it runs."""
     rng = np.random.default_rng(3)
     src = rng.integers(0, 12, 60)
@@ -89,7 +63,7 @@ def test_half_the_bandwidth_takes_twice_as_long(name, options):
 
 @pytest.mark.parametrize("name", ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"])
 @pytest.mark.parametrize("seed", range(3))
-def test_bytes_are_conserved_and_no_link_is_over_full(name, seed):
+def test_bytes_are_conserved_and_no_link_is_over_full(timeline_of, name, seed):
     """Each link carries the bytes of the transfers that cross it, and no more than its capacity allows
     in the time it was in use; circuits no more than their largest capacity, dark or not."""
     rng = np.random.default_rng(seed)
@@ -110,7 +84,7 @@ def test_bytes_are_conserved_and_no_link_is_over_full(name, seed):
 
 @pytest.mark.parametrize("name", ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"])
 @pytest.mark.parametrize("gpus", [*range(2, 10), 12, 24, 64])
-def test_an_all_reduce_is_never_below_its_bound(name, gpus):
+def test_an_all_reduce_is_never_below_its_bound(timeline_of, name, gpus):
     """2 (n - 1) / n S / B (Patarasuk and Yuan 2009)."""
     size_bytes, bandwidth_gbps = 8e6, 800
     timeline, _ = timeline_of(ring_allreduce_tasks(gpus, size_bytes, steps="fluid"), name, bandwidth_gbps)
@@ -128,7 +102,7 @@ def gradients(gpus, size_bytes, **options):
 
 
 @pytest.mark.parametrize("steps", ["explicit", "fluid"])
-def test_two_directions_of_the_ring_carry_twice_as_much(steps):
+def test_two_directions_of_the_ring_carry_twice_as_much(timeline_of, steps):
     """SiP-Ring has W/2 wavelengths each way. One logical ring uses those of one way; two that run against
     each other use all: 2 (n - 1) / n S / B, as on Elect-Flat, where it makes no difference."""
     size_bytes, gpus = 8e6, 40
@@ -155,7 +129,9 @@ def test_two_directions_of_the_ring_carry_twice_as_much(steps):
     ids=lambda value: str(value.get("switches", value["name"])) if isinstance(value, dict) else str(value),
 )
 @pytest.mark.parametrize("mp", [4, 8, 16])
-def test_no_gpu_talks_to_more_peers_than_its_degree(model, topology, bandwidth_gbps, mp, counter_rotating):
+def test_no_gpu_talks_to_more_peers_than_its_degree(
+    registry, model, topology, bandwidth_gbps, mp, counter_rotating
+):
     """MP uses at most D - 1 peers, the all-reduce one more (paper, section 3.2), and on a ring nobody
     talks beyond the reach: counted over every transfer of the job, collectives included."""
     tables = {
@@ -170,7 +146,7 @@ def test_no_gpu_talks_to_more_peers_than_its_degree(model, topology, bandwidth_g
         },
         "topology": topology,
     }  # fmt: skip
-    experiment = read_experiment(tables, REGISTRY)
+    experiment = read_experiment(tables, registry)
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
     if counter_rotating and bandwidth_gbps == 75:
         with pytest.raises(InfeasibleError, match="degree 3, 2 of it for the ring of dp"):

@@ -16,14 +16,10 @@ from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import check_experiment, run_experiment
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import InfeasibleError, LimitError, TooSlowError
-from sipml_core.experiment.reading import StrategyTable, read_experiment
+from sipml_core.experiment.reading import read_experiment
 from sipml_core.model.progress import Progress
-from sipml_core.model.results import CaseResult
-from sipml_core.plugin.registry import load
 from sipml_core.report.resultfiles import write_result
-from sipml_core.search.searchresult import SearchRow
 
-REGISTRY = load()
 INTERCONNECTS = ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"]
 
 SMALL_GPT = {"name": "gpt", "layers": 2, "hidden": 256, "heads": 4, "sequence": 64, "vocabulary": 1000}
@@ -40,51 +36,66 @@ def tables(workload=SMALL_GPT, topologies=INTERCONNECTS, gpus=8, bandwidth_gbps=
     }
 
 
-def run(experiment):
-    return run_experiment(read_experiment(experiment, REGISTRY))
+def run(registry, experiment):
+    return run_experiment(read_experiment(experiment, registry))
 
 
-def times(experiment):
-    return {case.topology: case.iteration_us for case in run(experiment).cases}
+def times(registry, experiment):
+    return {case.topology: case.iteration_us for case in run(registry, experiment).cases}
 
 
 @pytest.mark.parametrize("degrees", [(1, 8), (2, 4), (4, 2), (8, 1)])
 @pytest.mark.parametrize("jitter", [0, 0.3])
-def test_nothing_ends_before_the_physical_bound(degrees, jitter):
+def test_nothing_ends_before_the_physical_bound(registry, degrees, jitter):
     """Busiest port, busiest GPU, critical path with every transfer alone: no network beats them."""
     mp, dp = degrees
     experiment = tables(mp=mp, dp=dp)
     experiment["cluster"]["jitter"] = jitter
-    for case in run(experiment).cases:
+    for case in run(registry, experiment).cases:
         assert case.iteration_us >= case.lower_bound_us * (1 - 1e-9), case.topology
 
 
 @pytest.mark.parametrize("workload", [SMALL_GPT, {"name": "resnet50"}], ids=lambda w: w["name"])
-def test_the_four_states_of_a_gpu_add_up(workload):
+def test_the_four_states_of_a_gpu_add_up(registry, workload):
     """compute + exposed + dark + idle = iteration, as means over GPUs."""
-    for case in run(tables(workload, iterations=2)).cases:
+    for case in run(registry, tables(workload, iterations=2)).cases:
         parts = case.compute_us + case.exposed_us + case.dark_us + case.idle_us
         assert parts == pytest.approx(case.iteration_us, rel=1e-9), case.topology
 
 
-def test_the_bound_is_what_nothing_beats():
+def test_each_account_of_a_result_is_that_of_the_timeline(registry):
+    """On a ring that is re-planned, so that all four differ: means over GPUs, of the whole run."""
+    experiment = read_experiment(tables(topologies=["sip-ring"], bandwidth_gbps=75), registry)
+    (job,), (interconnect,) = experiment.jobs, experiment.interconnects
+    (case,) = run_experiment(experiment).cases
+    forms = compile_case(Case.of(experiment, job, interconnect, job.plan(8)), Reuse())
+    (form,) = [form for form in forms if form.plan.exchange == case.exchange]
+    timeline = simulate(form.tasks, form.network, driver=form.circuits)
+    names = ("compute_us", "exposed_us", "dark_us", "idle_us")
+    expected = {name: float(getattr(timeline, name)[-1].mean()) for name in names}
+    assert len({round(value) for value in expected.values()} - {0}) == 4
+    assert {name: getattr(case, name) for name in names} == pytest.approx(expected)
+    assert case.decisions == timeline.decisions > 0
+
+
+def test_the_bound_is_what_nothing_beats(registry):
     """`sharing = "bound"` reports the lower bound itself, below every simulated interconnect."""
     bound = {"name": "elect-flat", "label": "ideal", "sharing": "bound"}
-    result = times(tables(topologies=[*INTERCONNECTS, bound]))
+    result = times(registry, tables(topologies=[*INTERCONNECTS, bound]))
     assert result["ideal"] <= min(result.values()) * (1 + 1e-12)
 
 
-def test_every_interconnect_carries_the_same_bytes():
+def test_every_interconnect_carries_the_same_bytes(registry):
     """Traffic is made by the strategy, not by the network."""
-    cases = run(tables(layout="tensor")).cases
+    cases = run(registry, tables(layout="tensor")).cases
     assert len({case.network_bytes for case in cases}) == 1
     assert all(0 < case.gradient_bytes < case.network_bytes for case in cases)
 
 
-def test_pure_data_parallelism_sends_only_the_all_reduce():
+def test_pure_data_parallelism_sends_only_the_all_reduce(registry):
     """2 (n - 1) M over all members for M bytes of fp16 gradients."""
-    case = run(tables(mp=1, dp=8)).cases[0]
-    workload = REGISTRY.find("workload", "gpt")
+    case = run(registry, tables(mp=1, dp=8)).cases[0]
+    workload = registry.find("workload", "gpt")
     graph = workload(workload.Options(**{k: v for k, v in SMALL_GPT.items() if k != "name"})).graph(
         2, "mixed"
     )
@@ -92,18 +103,18 @@ def test_pure_data_parallelism_sends_only_the_all_reduce():
     assert case.network_bytes == pytest.approx(case.gradient_bytes, rel=1e-12)
 
 
-def test_a_slow_gpu_bounds_the_iteration():
+def test_a_slow_gpu_bounds_the_iteration(registry):
     """A GPU at half speed computes for twice as long, and everybody waits for it."""
-    fast = run(tables(topologies=["elect-flat"])).cases[0]
+    fast = run(registry, tables(topologies=["elect-flat"])).cases[0]
     slowed = tables(topologies=["elect-flat"])
     slowed["cluster"]["gpu_speed"] = {"3": 0.5}
-    slow = run(slowed).cases[0]
+    slow = run(registry, slowed).cases[0]
     assert slow.iteration_us >= 2 * fast.compute_us * (1 - 1e-9)
 
 
-def test_more_bandwidth_is_never_slower_here():
+def test_more_bandwidth_is_never_slower_here(registry):
     """Not a theorem in general (docs: scheduling anomalies); it holds for this job."""
-    slow, fast = times(tables(bandwidth_gbps=100)), times(tables(bandwidth_gbps=1600))
+    slow, fast = times(registry, tables(bandwidth_gbps=100)), times(registry, tables(bandwidth_gbps=1600))
     assert all(fast[name] <= slow[name] for name in INTERCONNECTS)
 
 
@@ -128,79 +139,79 @@ def test_same_input_same_bytes_on_any_hash_seed(tmp_path):
     assert set(written[0]) == {"result.json", "summary.csv", "experiment.toml"}
 
 
-def test_another_seed_changes_the_noise_and_nothing_else():
+def test_another_seed_changes_the_noise_and_nothing_else(registry):
     experiment = tables(topologies=["elect-flat"])
     experiment["cluster"]["jitter"] = 0.2
-    one = run(experiment).cases[0]
-    again = run(copy.deepcopy(experiment)).cases[0]
+    one = run(registry, experiment).cases[0]
+    again = run(registry, copy.deepcopy(experiment)).cases[0]
     experiment["seed"] = 1
-    other = run(experiment).cases[0]
+    other = run(registry, experiment).cases[0]
     assert one == again
     assert one.iteration_us != other.iteration_us
     assert one.network_bytes == other.network_bytes
 
 
-def test_the_written_configuration_repeats_the_run(tmp_path):
+def test_the_written_configuration_repeats_the_run(registry, tmp_path):
     """experiment.toml holds the tables that were run; running them gives the same result."""
     import tomllib
 
-    result = run(tables())
+    result = run(registry, tables())
     write_result(result, tmp_path)
-    repeated = run(tomllib.loads((tmp_path / "experiment.toml").read_text()))
+    repeated = run(registry, tomllib.loads((tmp_path / "experiment.toml").read_text()))
     assert repeated.cases == result.cases
     stored = json.loads((tmp_path / "result.json").read_text())
     assert [case["iteration_us"] for case in stored["cases"]] == [case.iteration_us for case in result.cases]
 
 
-def test_a_model_that_does_not_fit_is_refused_with_numbers():
+def test_a_model_that_does_not_fit_is_refused_with_numbers(registry):
     """18 B parameters in mixed precision with Adam: 16 bytes each = 288 GB and more on one V100 of 32 GB."""
     experiment = tables({"name": "megatron"}, ["elect-flat"], mp=1, dp=8, global_batch=8)
     with pytest.raises(InfeasibleError, match=r"does not fit: .* GB .* the GPU has 32 GB"):
-        run(experiment)
+        run(registry, experiment)
 
 
-def test_validate_accepts_what_runs_and_refuses_what_does_not():
-    assert len(list(check_experiment(read_experiment(tables(), REGISTRY)))) == len(INTERCONNECTS)
+def test_validate_accepts_what_runs_and_refuses_what_does_not(registry):
+    assert len(list(check_experiment(read_experiment(tables(), registry)))) == len(INTERCONNECTS)
     experiment = tables({"name": "megatron"}, ["elect-flat"], mp=1, dp=8, global_batch=8)
     with pytest.raises(InfeasibleError, match="does not fit"):
-        list(check_experiment(read_experiment(experiment, REGISTRY)))
+        list(check_experiment(read_experiment(experiment, registry)))
 
 
 @pytest.mark.parametrize("layout", ["tensor", "sample"])
 @pytest.mark.parametrize("bandwidth_gbps", [100, 3200])
-def test_on_a_ring_the_faster_exchange_is_taken_and_named(layout, bandwidth_gbps):
+def test_on_a_ring_the_faster_exchange_is_taken_and_named(registry, layout, bandwidth_gbps):
     """Auto is the better of both, whichever it is."""
 
     def case(exchange):
         ring = [{"name": "sip-ring", "reach_hops": 8}]
         job = {"mp": 8, "dp": 3, "global_batch": 24, "layout": layout, "exchange": exchange}
-        return run(tables(topologies=ring, gpus=24, bandwidth_gbps=bandwidth_gbps, **job)).cases[0]
+        return run(registry, tables(topologies=ring, gpus=24, bandwidth_gbps=bandwidth_gbps, **job)).cases[0]
 
     direct, chain = case("direct"), case("chain")
     assert (direct.exchange, chain.exchange) == ("direct", "chain")
     assert case("auto") == min(chain, direct, key=lambda case: case.iteration_us)
 
 
-def test_progress_does_not_go_back(monkeypatch):
+def test_progress_does_not_go_back(registry, monkeypatch):
     """Also where a case is simulated in two forms, one after the other."""
     monkeypatch.setattr("sipml_core.engine.simulation._PROGRESS_S", 0.0)
     told: list[float] = []
     experiment = tables(topologies=["sip-ring"], gpus=64, mp=4, dp=16, global_batch=64)
     run_experiment(
-        read_experiment(experiment, REGISTRY),
+        read_experiment(experiment, registry),
         progress=Progress(watch=lambda case, fraction: told.append(fraction)),
     )
     assert told == sorted(told)
     assert 0.5 < told[-1] <= 1
 
 
-def test_without_circuits_the_exchange_is_direct():
-    (case,) = run(tables(topologies=["elect-flat"], mp=4, dp=2)).cases
+def test_without_circuits_the_exchange_is_direct(registry):
+    (case,) = run(registry, tables(topologies=["elect-flat"], mp=4, dp=2)).cases
     assert case.exchange == "direct"
 
 
 @pytest.mark.parametrize("exchange", ["direct", "chain"])
-def test_a_single_group_on_a_ring_talks_within_reach(exchange):
+def test_a_single_group_on_a_ring_talks_within_reach(registry, exchange):
     """16 GPUs, reach 2. Equal slices on equal devices are too far apart for a direct exchange; along a chain
     everyone talks to a neighbour, and the ring of gradients closes where the fibres do."""
     ring = [{"name": "sip-ring", "reach_hops": 2}]
@@ -208,21 +219,21 @@ def test_a_single_group_on_a_ring_talks_within_reach(exchange):
     experiment = tables(topologies=ring, gpus=16, exchange=exchange, **job)
     if exchange == "direct":
         with pytest.raises(InfeasibleError, match="more than 2 hops apart"):
-            run(experiment)
+            run(registry, experiment)
     else:
-        assert run(experiment).cases[0].network_bytes > 0
+        assert run(registry, experiment).cases[0].network_bytes > 0
 
 
-def test_the_reason_is_that_of_the_exchange_which_came_further():
+def test_the_reason_is_that_of_the_exchange_which_came_further(registry):
     """A direct exchange ends at the reach, but to lift that would not help: along a chain there is not
     enough memory."""
     ring = [{"name": "sip-ring", "reach_hops": 2}]
     job = {"mp": 16, "dp": 1, "global_batch": 16, "layout": "megatron", "placer": "aligned"}
     with pytest.raises(InfeasibleError, match="does not fit"):
-        run(tables({"name": "megatron"}, topologies=ring, gpus=16, **job))
+        run(registry, tables({"name": "megatron"}, topologies=ring, gpus=16, **job))
 
 
-def test_circuits_do_not_depend_on_the_last_digit_of_a_demand():
+def test_circuits_do_not_depend_on_the_last_digit_of_a_demand(registry):
     """Both engines add bytes up in orders of their own. On a ring where many pairs want the same and some
     must wait, who does is decided by the rules, not by 1e-10 bytes more."""
     ring = [{"name": "sip-ring", "reach_hops": 2, "all_dark": True}]
@@ -230,7 +241,7 @@ def test_circuits_do_not_depend_on_the_last_digit_of_a_demand():
     job = {"mp": 2, "dp": 5, "global_batch": 20, "layout": "tensor", "exchange": "direct"}
     case = tables(gpt, topologies=ring, gpus=10, bandwidth_gbps=75, **job)
     case["cluster"]["gpu_speed"] = {"9": 0.7}
-    experiment = read_experiment(case, REGISTRY)
+    experiment = read_experiment(case, registry)
     (job,), (interconnect,) = experiment.jobs, experiment.interconnects
     ends = []
     for kernel in ("c", "reference"):
@@ -240,51 +251,43 @@ def test_circuits_do_not_depend_on_the_last_digit_of_a_demand():
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
 
 
-def test_degrees_left_out_are_searched():
+def test_degrees_left_out_are_searched(registry):
     """The fastest of all divisors: no worse than any of them."""
     searched = tables(topologies=["elect-flat"])
     del searched["workload"][0]["strategy"]["mp"], searched["workload"][0]["strategy"]["dp"]
-    best = run(searched).cases[0]
-    each = [times(tables(topologies=["elect-flat"], mp=mp, dp=8 // mp))["elect-flat"] for mp in (1, 2, 4, 8)]
+    best = run(registry, searched).cases[0]
+    each = [
+        times(registry, tables(topologies=["elect-flat"], mp=mp, dp=8 // mp))["elect-flat"]
+        for mp in (1, 2, 4, 8)
+    ]
     assert best.iteration_us == min(each)
 
 
-def test_a_wall_clock_limit_stops_the_run():
+def test_a_wall_clock_limit_stops_the_run(registry):
     with pytest.raises(LimitError, match="wall-clock"):
-        run_experiment(read_experiment(tables({"name": "resnet50"}), REGISTRY), max_wall_s=1e-6)
+        run_experiment(read_experiment(tables({"name": "resnet50"}), registry), max_wall_s=1e-6)
 
 
-def test_a_simulated_time_limit_stops_the_run():
+def test_a_simulated_time_limit_stops_the_run(registry):
     experiment = tables(topologies=["elect-flat"])
     experiment["engine"] = {"max_time_us": 5}
     with pytest.raises(TooSlowError, match="simulated-time limit of 5 us"):
-        run(experiment)
+        run(registry, experiment)
 
 
-def test_one_gpu_needs_no_network():
+def test_one_gpu_needs_no_network(registry):
     """N = 1: no transfer, no exposed time, on every interconnect."""
-    for case in run(tables(gpus=1, mp=1, dp=1)).cases:
+    for case in run(registry, tables(gpus=1, mp=1, dp=1)).cases:
         assert case.network_bytes == 0
         assert case.iteration_us == pytest.approx(case.compute_us, rel=1e-12)
 
 
-def test_the_last_of_several_iterations_is_reported():
+def test_the_last_of_several_iterations_is_reported(registry):
     """Without circuits and jitter every iteration but the first is alike: 3 and 4 iterations agree."""
-    three = run(tables(topologies=["elect-flat"], iterations=3)).cases[0]
-    four = run(tables(topologies=["elect-flat"], iterations=4)).cases[0]
+    three = run(registry, tables(topologies=["elect-flat"], iterations=3)).cases[0]
+    four = run(registry, tables(topologies=["elect-flat"], iterations=4)).cases[0]
     assert three.iteration_us == pytest.approx(four.iteration_us, rel=1e-6)
     assert attrs.evolve(three, iteration_us=0).network_bytes == four.network_bytes
-
-
-def test_one_name_stands_for_one_thing():
-    """`ring_steps` is how a ring is simulated, an option; which all-reduce it is, is a column of results."""
-    options = {field.name for field in attrs.fields(StrategyTable)}
-    assert "ring_steps" in options
-    assert "all_reduce" not in options
-    for model in (CaseResult, SearchRow):
-        columns = {field.name for field in attrs.fields(model)}
-        assert "all_reduce" in columns
-        assert "ring_steps" not in columns
 
 
 @pytest.mark.parametrize(
@@ -297,10 +300,21 @@ def test_one_name_stands_for_one_thing():
         ({"name": "sip-ocs", "switches": 8, "estimator": "window"}, ""),
     ],
 )
-def test_an_estimator_that_is_never_asked_is_noted(topology, why):
+def test_an_estimator_that_is_never_asked_is_noted(registry, topology, why):
     """Where the experiment chose another than would be taken anyway."""
-    (case,) = run(tables(topologies=[topology])).cases
+    (case,) = run(registry, tables(topologies=[topology])).cases
     noted = [note for note in case.notes if note.startswith("estimator")]
     asked = topology.get("estimator")
     expected = [f"estimator {asked!r} is not used: {why}"] if why else []
     assert [note.removesuffix(", for the whole traffic") for note in noted] == expected
+
+
+def test_the_lower_bound_is_one_of_the_iteration_it_stands_beside(registry):
+    """With jitter iterations differ: seeds 0 to 7, three iterations each. And it is no empty one: a GPU's
+    computation, which most of these iterations consist of, counts in full."""
+    for seed in range(8):
+        experiment = tables(topologies=["elect-flat"], gpus=4, mp=1, dp=4, iterations=3)
+        experiment["cluster"]["jitter"], experiment["seed"] = 0.3, seed
+        for case in run(registry, experiment).cases:
+            assert case.iteration_us >= case.lower_bound_us * (1 - 1e-9)
+            assert case.lower_bound_us >= case.compute_us * (1 - 1e-9)

@@ -10,13 +10,11 @@ from sipml_core.cases.running import run_experiment
 from sipml_core.cli.main import main
 from sipml_core.errors import InfeasibleError
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.plugin.registry import load
 from sipml_core.report.searchreport import search_footnotes, search_tables, winners_table, write_search
 from sipml_core.search import workers as work
 from sipml_core.search.cache import AnswerCache, code_fingerprint
 from sipml_core.search.searching import search
 
-REGISTRY = load()
 SMALL_GPT = {"name": "gpt", "layers": 1, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 500}
 
 
@@ -33,49 +31,49 @@ def tables(gpus=8, topologies=("elect-flat",), workload=SMALL_GPT, gpu=None, pla
     }
 
 
-def experiment(**changes):
-    return read_experiment(tables(**changes), REGISTRY)
+def experiment(registry, **changes):
+    return read_experiment(tables(**changes), registry)
 
 
-def found(**changes):
-    return search([experiment(**changes)])[0]
+def found(registry, **changes):
+    return search([experiment(registry, **changes)])[0]
 
 
 def degrees(candidates):
     return [(candidate.mp, candidate.dp) for candidate in candidates]
 
 
-def test_all_divisors_are_candidates_not_only_powers_of_two():
+def test_all_divisors_are_candidates_not_only_powers_of_two(registry):
     """12 = 1 x 12 = 2 x 6 = 3 x 4 = 4 x 3 = 6 x 2 = 12 x 1."""
-    (job,) = experiment(gpus=12, global_batches=[24]).jobs
+    (job,) = experiment(registry, gpus=12, global_batches=[24]).jobs
     assert degrees(search_candidates(job, 12)) == [(1, 12), (2, 6), (3, 4), (4, 3), (6, 2), (12, 1)]
 
 
-def test_batches_are_measured_ones_that_pure_data_parallelism_divides():
+def test_batches_are_measured_ones_that_pure_data_parallelism_divides(registry):
     """ResNet-50 was measured from 1632 to 67 840; on 1000 GPUs every batch is a multiple of 1000."""
     table = tables(workload={"name": "resnet50"})
     del table["search"]["global_batches"]
-    (job,) = read_experiment(table, REGISTRY).jobs
+    (job,) = read_experiment(table, registry).jobs
     for gpus in (64, 1000):
         tried = batches(job, gpus)
         assert len(tried) >= 4
         assert all(1632 <= batch <= 67840 and batch % gpus == 0 for batch in tried)
 
 
-def test_where_one_batch_is_measured_the_others_are_marked():
+def test_where_one_batch_is_measured_the_others_are_marked(registry):
     """The Transformer's curve is anchored at batch 1024 alone."""
     table = tables(workload={"name": "transformer"})
     del table["search"]["global_batches"]
-    (job,) = read_experiment(table, REGISTRY).jobs
+    (job,) = read_experiment(table, registry).jobs
     tried = batches(job, 64)
     assert 1024 in tried
     assert len(tried) > 1
     assert [b for b in tried if not job.workload.convergence(b).extrapolated] == [1024]
 
 
-def test_layouts_and_placers_multiply_but_not_for_pure_data_parallelism():
+def test_layouts_and_placers_multiply_but_not_for_pure_data_parallelism(registry):
     """With mp = 1 there is nothing to cut or to place: one candidate, not four."""
-    (job,) = experiment(mp=[2], layouts=["auto", "sample"], placers=["algorithm1", "aligned"]).jobs
+    (job,) = experiment(registry, mp=[2], layouts=["auto", "sample"], placers=["algorithm1", "aligned"]).jobs
     tried = [(c.mp, c.layout, c.placer) for c in search_candidates(job, 8)]
     assert tried == [
         (1, "auto", "algorithm1"),
@@ -86,32 +84,32 @@ def test_layouts_and_placers_multiply_but_not_for_pure_data_parallelism():
     ]
 
 
-def test_what_does_not_divide_stays_in_the_table_with_the_numbers():
+def test_what_does_not_divide_stays_in_the_table_with_the_numbers(registry):
     """Batch 4 on 8 replicas is no strategy, and says so."""
-    rows = found(global_batches=[4]).rows
+    rows = found(registry, global_batches=[4]).rows
     (pure,) = [row for row in rows if row.mp == 1]
     assert pure.status == "infeasible"
     assert "multiple of dp=8, got 4" in pure.reason
 
 
-def test_pure_data_parallelism_is_in_the_table_even_where_it_does_not_fit():
+def test_pure_data_parallelism_is_in_the_table_even_where_it_does_not_fit(registry):
     """265 728 parameters and more at 16 bytes each, on a GPU of 4 MB."""
     tensor = {"tau_us": 0.5, "layout": "tensor"}
-    result = found(mp=[4, 8], gpu={"memory": "4 MB"}, plan=tensor)
+    result = found(registry, mp=[4, 8], gpu={"memory": "4 MB"}, plan=tensor)
     (pure,) = [row for row in result.rows if row.mp == 1]
     assert pure.status == "infeasible"
     assert "the GPU has 4 MB" in pure.reason
     assert result.winner("gpt", "elect-flat").mp > 1
 
 
-def test_pure_data_parallelism_is_simulated_even_if_it_is_far_from_the_best():
-    result = found(global_batches=[8], top=1)
+def test_pure_data_parallelism_is_simulated_even_if_it_is_far_from_the_best(registry):
+    result = found(registry, global_batches=[8], top=1)
     assert [row.status for row in result.rows if row.mp == 1] == ["simulated"]
 
 
-def test_nothing_that_runs_is_faster_than_the_winner():
+def test_nothing_that_runs_is_faster_than_the_winner(registry):
     """With everything simulated the winner is the least time-to-accuracy = iteration x steps."""
-    result = found(topologies=["elect-flat", "sip-ocs"], global_batches=[8, 16], top=100)
+    result = found(registry, topologies=["elect-flat", "sip-ocs"], global_batches=[8, 16], top=100)
     for case in result.best:
         rows = result.of(case.workload, case.topology)
         times = [row.time_to_accuracy_s for row in rows if row.time_to_accuracy_s is not None]
@@ -120,27 +118,27 @@ def test_nothing_that_runs_is_faster_than_the_winner():
         assert case.time_to_accuracy_s == pytest.approx(case.iteration_us * 1e-6 * case.steps_to_accuracy)
 
 
-def test_run_without_degrees_finds_what_search_finds():
+def test_run_without_degrees_finds_what_search_finds(registry):
     """One batch, all divisors: the same candidates, the same winner."""
     table = tables(topologies=["elect-flat", "sip-ocs"], plan={"global_batch": 16}, top=100)
-    ran = run_experiment(read_experiment(table, REGISTRY))
-    best = search([read_experiment(table, REGISTRY)])[0].best
+    ran = run_experiment(read_experiment(table, registry))
+    best = search([read_experiment(table, registry)])[0].best
     assert [(c.mp, c.dp, c.iteration_us) for c in ran.cases] == [(c.mp, c.dp, c.iteration_us) for c in best]
-    (job,) = read_experiment(table, REGISTRY).jobs
+    (job,) = read_experiment(table, registry).jobs
     assert degrees(run_candidates(job, 8)) == degrees(search_candidates(job, 8))
 
 
-def test_the_estimate_is_the_simulation_where_groups_are_alike_and_share_nothing():
+def test_the_estimate_is_the_simulation_where_groups_are_alike_and_share_nothing(registry):
     """Pure data parallelism on Elect-Flat: one GPU stands for all, on links of its own."""
-    result = found(topologies=["elect-flat"], mp=[1])
+    result = found(registry, topologies=["elect-flat"], mp=[1])
     (row,) = result.rows
     assert row.error == pytest.approx(0.0, abs=1e-9)
 
 
 @pytest.mark.parametrize("topology", ["elect-flat", "elect-cluster", "sip-ocs"])
-def test_the_estimate_is_close_where_circuits_stay(topology):
+def test_the_estimate_is_close_where_circuits_stay(registry, topology):
     """Documented: without re-planning, within a third of the simulation."""
-    rows = found(gpus=16, topologies=[topology], top=100).rows
+    rows = found(registry, gpus=16, topologies=[topology], top=100).rows
     errors = [row.error for row in rows if row.error is not None]
     assert errors
     assert all(abs(error) < 1 / 3 for error in errors)
@@ -152,20 +150,22 @@ def written(result, folder):
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
-def test_the_number_of_processes_changes_no_byte(tmp_path):
-    one, two = (search([experiment(topologies=["elect-flat", "sip-ring"])], jobs=jobs)[0] for jobs in (1, 2))
+def test_the_number_of_processes_changes_no_byte(registry, tmp_path):
+    one, two = (
+        search([experiment(registry, topologies=["elect-flat", "sip-ring"])], jobs=jobs)[0] for jobs in (1, 2)
+    )
     files = written(one, tmp_path / "one")
     assert files == written(two, tmp_path / "two")
     assert set(files) == {"search.csv", "search.json"}
     assert len(json.loads(files["search.json"])["rows"]) == len(one.rows)
 
 
-def test_a_second_search_asks_nothing(tmp_path, monkeypatch):
+def test_a_second_search_asks_nothing(registry, tmp_path, monkeypatch):
     cache = AnswerCache(tmp_path)
-    first = search([experiment()], cache=cache)
+    first = search([experiment(registry)], cache=cache)
     asked = []
     monkeypatch.setattr(work.Worker, "answers", lambda self, batch: asked.append(batch))
-    assert search([experiment()], cache=cache) == first
+    assert search([experiment(registry)], cache=cache) == first
     assert not asked
 
 
@@ -179,39 +179,39 @@ def test_a_second_search_asks_nothing(tmp_path, monkeypatch):
     ],
     ids=str,
 )
-def test_a_changed_question_is_asked_again(change, tmp_path, monkeypatch):
+def test_a_changed_question_is_asked_again(registry, change, tmp_path, monkeypatch):
     cache = AnswerCache(tmp_path)
-    search([experiment(mp=[1])], cache=cache)
+    search([experiment(registry, mp=[1])], cache=cache)
     asked = []
     answers = work.Worker.answers
     monkeypatch.setattr(
         work.Worker, "answers", lambda self, batch: asked.append(batch.kind) or answers(self, batch)
     )
-    search([experiment(mp=[1], **change)], cache=cache)
+    search([experiment(registry, mp=[1], **change)], cache=cache)
     assert asked == ["estimate", "simulation"]
 
 
-def test_labels_are_not_part_of_a_question(tmp_path):
+def test_labels_are_not_part_of_a_question(registry, tmp_path):
     """The same network under another label is answered from the cache, and is called by its own label."""
     cache = AnswerCache(tmp_path)
-    search([experiment(mp=[1])], cache=cache)
+    search([experiment(registry, mp=[1])], cache=cache)
     files = set(tmp_path.rglob("*.json"))
     (again,) = search(
-        [experiment(mp=[1], topologies=[{"name": "elect-flat", "label": "ideal"}])], cache=cache
+        [experiment(registry, mp=[1], topologies=[{"name": "elect-flat", "label": "ideal"}])], cache=cache
     )
     assert set(tmp_path.rglob("*.json")) == files
     assert again.best[0].topology == "ideal"
 
 
-def test_a_damaged_answer_counts_as_none(tmp_path):
+def test_a_damaged_answer_counts_as_none(registry, tmp_path):
     cache = AnswerCache(tmp_path)
-    first = search([experiment()], cache=cache)
+    first = search([experiment(registry)], cache=cache)
     for path in tmp_path.rglob("*.json"):
         path.write_text("{")
-    assert search([experiment()], cache=cache) == first
+    assert search([experiment(registry)], cache=cache) == first
 
 
-def test_the_content_of_a_named_file_is_part_of_the_question(tmp_path):
+def test_the_content_of_a_named_file_is_part_of_the_question(registry, tmp_path):
     """A table of measured op times that changes is another GPU."""
     curve = tmp_path / "steps.csv"
     cache = AnswerCache(tmp_path / "cache")
@@ -219,7 +219,7 @@ def test_the_content_of_a_named_file_is_part_of_the_question(tmp_path):
     counts = []
     for steps in (100, 200):
         curve.write_text(f"global_batch,steps\n8,{steps}\n32,{steps}\n")
-        (result,) = search([experiment(workload=workload, mp=[1])], cache=cache)
+        (result,) = search([experiment(registry, workload=workload, mp=[1])], cache=cache)
         counts.append(len(list(cache.folder.rglob("*.json"))))
         assert result.best[0].steps_to_accuracy == pytest.approx(steps, rel=0.5)
     assert counts[1] == 2 * counts[0]
@@ -231,7 +231,7 @@ def test_the_code_of_a_plugin_is_part_of_the_question():
     assert code_fingerprint(("json",)) == code_fingerprint(("json",))
 
 
-def test_an_infeasible_simulation_is_replaced_by_the_next(monkeypatch):
+def test_an_infeasible_simulation_is_replaced_by_the_next(registry, monkeypatch):
     """The estimate liked it, the simulation refuses it: the next one of the ranking is simulated."""
     simulate = work.simulate_variants
 
@@ -241,35 +241,35 @@ def test_an_infeasible_simulation_is_replaced_by_the_next(monkeypatch):
         return simulate(case, reuse, clock)
 
     monkeypatch.setattr(work, "simulate_variants", refuse_mp_2)
-    rows = found(top=4).rows
+    rows = found(registry, top=4).rows
     assert [row.status for row in rows] == ["simulated", "infeasible", "simulated", "simulated"]
     assert rows[1].reason == "no circuit for a pair"
 
 
-def test_a_simulation_that_exceeds_the_limit_of_time_keeps_its_place():
+def test_a_simulation_that_exceeds_the_limit_of_time_keeps_its_place(registry):
     """It would be slower than the limit, and the next one of the ranking is expected to be slower still."""
-    times_us = [row.iteration_us for row in found(top=1).rows if row.best]
-    cut = found(top=1, engine={"max_time_us": times_us[0] / 2}).rows
+    times_us = [row.iteration_us for row in found(registry, top=1).rows if row.best]
+    cut = found(registry, top=1, engine={"max_time_us": times_us[0] / 2}).rows
     assert all(row.iteration_us is None and not row.best for row in cut)
     reasons = [row.reason for row in cut if row.status == "infeasible"]
     assert 1 <= len(reasons) <= 2  # the best one, and pure data parallelism
     assert all("simulated-time limit" in reason for reason in reasons)
 
 
-def test_a_workload_that_fits_nowhere_has_no_winner_and_says_why():
-    result = found(gpu={"memory": "1 MB"})
+def test_a_workload_that_fits_nowhere_has_no_winner_and_says_why(registry):
+    result = found(registry, gpu={"memory": "1 MB"})
     assert result.best == ()
     assert "the GPU has 1 MB" in search_footnotes(result)[0]
     assert all(row.status == "infeasible" for row in result.rows)
 
 
-def test_degrees_that_do_not_divide_are_refused():
+def test_degrees_that_do_not_divide_are_refused(registry):
     with pytest.raises(InfeasibleError, match=r"search.mp = \[3\] divides 8 GPUs"):
-        found(mp=[3])
+        found(registry, mp=[3])
 
 
-def test_extrapolated_batches_are_marked_in_the_tables():
-    result = found(mp=[1])
+def test_extrapolated_batches_are_marked_in_the_tables(registry):
+    result = found(registry, mp=[1])
     assert all(row.extrapolated for row in result.rows)
     assert any("extrapolated" in line for line in search_footnotes(result))
     assert len(list(search_tables(result))) == 1

@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+import importlib.util
+from pathlib import Path
+
 import attrs
 import numpy as np
 import pytest
@@ -182,6 +185,15 @@ def flat_network(tasks, gbps=8.0, latency_us=0.0):
         return Routes(links=links, latency_us=np.full(len(links), latency_us))
 
     return Network.of(Fabric(gpus=gpus, link_gbps=np.full(2 * gpus, gbps), route=route), tasks)
+
+
+@pytest.fixture(scope="session")
+def fakes():
+    """The module fakes.py beside this file."""
+    spec = importlib.util.spec_from_file_location("fakes", Path(__file__).parent / "fakes.py")
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    return module
 
 
 @pytest.fixture

@@ -1,9 +1,14 @@
-"""The smallest offers of each role: enough to check configuration without any plugin."""
+"""The smallest component of each role, and results in which every field has a value of its own.
+
+With the components configuration is checked without any plugin; with the results, that each column of
+a table or a file shows the field it says.
+"""
 
 import attrs
 
 from sipml_core.fields.checks import at_least, between
 from sipml_core.fields.options import option
+from sipml_core.model.results import CaseResult
 from sipml_core.plugin.hookspecs import hookimpl
 from sipml_core.plugin.interfaces import (
     Convergence,
@@ -15,6 +20,8 @@ from sipml_core.plugin.interfaces import (
     Workload,
 )
 from sipml_core.plugin.registry import Source, collect
+from sipml_core.reproduce.numbers import Number
+from sipml_core.search.searchresult import SearchRow
 
 
 class TinyModel(Workload):
@@ -124,3 +131,38 @@ class Fakes:
 
 def fake_registry():
     return collect([(Source(plugin="fakes", distribution="tests"), Fakes())])
+
+
+def case_result(**changes):
+    """A row of a run: no two fields have the same value, or print the same."""
+    fields = dict(
+        workload="model", topology="net", gpus=24, bandwidth_gbps=700.0, mp=3, dp=8, global_batch=96,
+        scheduler="planner", all_reduce="two-tier", exchange="chain",
+        iteration_us=1111.0, compute_us=222.0, exposed_us=333.0, dark_us=44.0, idle_us=512.0,
+        lower_bound_us=777.0, network_bytes=24 * 5.5e6, gradient_bytes=6.6e7, memory_bytes=8.8e9,
+        decisions=17, steps_to_accuracy=13_000.0, time_to_accuracy_s=99.0, extrapolated=False,
+        speedup=2.5, notes=("first note", "second note"),
+    )  # fmt: skip
+    return CaseResult(**{**fields, **changes})
+
+
+def search_row(**changes):
+    """A row of a search that was simulated: no two fields have the same value, or print the same."""
+    fields = dict(
+        workload="model", topology="net", gpus=24, bandwidth_gbps=700.0, mp=3, dp=8, global_batch=96,
+        layout="tensor", placer="aligned", status="simulated", best=True, estimate_us=1200.0,
+        iteration_us=1000.0, error=0.2, steps_to_accuracy=13_000.0, estimate_s=15.6, time_to_accuracy_s=13.0,
+        all_reduce="two-tier", exchange="chain", memory_bytes=8.8e9, extrapolated=True, tight_memory=False,
+        reason="",
+    )  # fmt: skip
+    return SearchRow(**{**fields, **changes})
+
+
+def number(**changes):
+    """A point of a study: no two fields have the same value, or print the same."""
+    fields = dict(
+        workload="model", series="Elect-Flat", x=100.0, label="", gpus=24, mp=3, dp=8, global_batch=96,
+        iteration_us=4000.0, steps_to_accuracy=1_800_000.0, time_to_accuracy_s=7200.0, estimate_error=-0.25,
+        extrapolated=True, tight_memory=False, reason="",
+    )  # fmt: skip
+    return Number(**{**fields, **changes})

@@ -196,32 +196,6 @@ def test_the_command_line_warns_and_goes_on(install):
     assert "sipml_run_started: a run calls no plugin" in run.stdout
 
 
-def test_the_core_has_no_branch_on_a_plugins_name():
-    """No name that only a plugin offers is compared, looked up or used as a key in the core.
-
-    Names may stand in docstrings, help texts and messages, which are longer than a name.
-    """
-    names = plugin_names()
-    for path in CORE.rglob("*.py"):
-        for node in ast.walk(ast.parse(path.read_text())):
-            literal = node.value if isinstance(node, ast.Constant) else None
-            assert not (isinstance(literal, str) and literal in names), f"{path}:{node.lineno}: {literal!r}"
-
-
-def plugin_names():
-    """Names that the bundled plugins offer, and names of their packages, read from their sources."""
-    names = set()
-    for path in (ROOT / "plugins").rglob("*.py"):
-        names.add(path.relative_to(ROOT / "plugins").parts[0])
-        for node in ast.walk(ast.parse(path.read_text())):
-            if isinstance(node, ast.Assign) and getattr(node.targets[0], "id", "") == "name":
-                names.add(ast.literal_eval(node.value))
-    if not names:
-        pytest.skip("the bundled plugins were deleted")
-    assert {"sip-ocs", "elect-flat", "sipml_elect_cluster"} <= names
-    return {name for name in names if set("-_") & set(name)}  # a plain word may mean something else
-
-
 def test_the_cores_own_tests_import_no_plugin():
     """Deleting plugins/ leaves a core whose own tests can be collected."""
     packages = [path.name for path in (ROOT / "plugins").glob("*") if path.is_dir()]

@@ -21,13 +21,11 @@ from sipml_core.model.plan import Plan
 from sipml_core.partition.layouts import fixed_layout
 from sipml_core.partition.partitioning import partition
 from sipml_core.plugin.interfaces import GpuModel, NoOptions
-from sipml_core.plugin.registry import load
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.gpt import Gpt
 from sipml_core.workloads.layers import dropout_add, feed_forward, layer_norm
 
-REGISTRY = load()
 ROOT = Path(__file__).resolve().parents[2]
 SEQUENCE, HIDDEN = 8, 64
 GPT = {"name": "gpt", "layers": 2, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 512}
@@ -153,7 +151,7 @@ def test_gpt_makes_megatrons_all_reduces_shared_by_all_gpus(samples, layers):
         assert np.bincount(ends, sent.size_bytes).tolist() == [expected] * n
 
 
-def experiment(layout, *, mp, gpus=4, recompute=False, topology="elect-flat", search=None):
+def experiment(registry, layout, *, mp, gpus=4, recompute=False, topology="elect-flat", search=None):
     plan = {"mp": mp, "global_batch": 16, "tau_us": 1.0, "recompute": recompute, "layout": layout}
     return read_experiment(
         {
@@ -162,15 +160,15 @@ def experiment(layout, *, mp, gpus=4, recompute=False, topology="elect-flat", se
             "workload": [{**GPT, "strategy": plan, "search": search or {}}],
             "topology": [{"name": topology}],
         },
-        REGISTRY,
+        registry,
     )
 
 
 @pytest.mark.parametrize("recompute", [False, True])
-def test_on_one_gpu_a_group_both_are_the_same_run(recompute):
+def test_on_one_gpu_a_group_both_are_the_same_run(registry, recompute):
     """mp = 1: nothing is cut, so nothing is duplicated; equal to the last bit."""
     rows = [
-        run_experiment(experiment(name, mp=1, recompute=recompute)).cases[0]
+        run_experiment(experiment(registry, name, mp=1, recompute=recompute)).cases[0]
         for name in ("tensor", "megatron")
     ]
     assert repr(rows[0]) == repr(rows[1])
@@ -178,18 +176,18 @@ def test_on_one_gpu_a_group_both_are_the_same_run(recompute):
 
 @pytest.mark.parametrize("topology", ["elect-flat", "sip-ring", "sip-ocs"])
 @pytest.mark.parametrize("mp", [2, 4])
-def test_every_kind_of_network_runs_it(mp, topology):
+def test_every_kind_of_network_runs_it(registry, mp, topology):
     """Placed by Algorithm 1 under the network's limits, through `run`: more work."""
     tensor, megatron = (
-        run_experiment(experiment(name, mp=mp, gpus=8, topology=topology)).cases[0]
+        run_experiment(experiment(registry, name, mp=mp, gpus=8, topology=topology)).cases[0]
         for name in ("tensor", "megatron")
     )
     assert megatron.compute_us > tensor.compute_us
     assert megatron.iteration_us >= megatron.lower_bound_us
 
 
-def test_search_tries_it_beside_the_others():
-    (job,) = experiment("tensor", mp=2, search={"mp": [2], "layouts": ["tensor", "megatron"]}).jobs
+def test_search_tries_it_beside_the_others(registry):
+    (job,) = experiment(registry, "tensor", mp=2, search={"mp": [2], "layouts": ["tensor", "megatron"]}).jobs
     tried = [(c.mp, c.layout) for c in search_candidates(job, 4)]
     assert {layout for mp, layout in tried if mp == 2} == {"tensor", "megatron"}
 
@@ -204,10 +202,10 @@ def test_explain_says_what_every_gpu_does():
     assert "its part" in lines["layer*.attention.qkv"]
 
 
-def test_a_plain_run_predicts_measured_tensor_parallelism_within_20_percent():
+def test_a_plain_run_predicts_measured_tensor_parallelism_within_20_percent(registry):
     """Sequences/s of Megatron-LM and OneFlow on 8 V100s (docs/validation.md); of the nearer of the two."""
     measured = {"MP 8": (23.11, 24.92), "DP 2 x MP 4": (27.75, 29.65)}
-    result = run_experiment(read_experiment(read_tables(ROOT / "examples" / "v100_server.toml"), REGISTRY))
+    result = run_experiment(read_experiment(read_tables(ROOT / "examples" / "v100_server.toml"), registry))
     assert {case.workload for case in result.cases} == set(measured)
     for case in result.cases:
         low, high = measured[case.workload]

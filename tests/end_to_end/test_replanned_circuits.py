@@ -1,49 +1,26 @@
-"""A reviewer's laws: what a circuit may carry, counted from wavelengths; and defects found, each pinned."""
+"""Circuits that are set anew: what they may carry, for how long they are dark, and what carries on."""
+
+import math
 
 import numpy as np
 import pytest
+from sipml_ring import plan as ring_plan
 
-from sipml_core.cases.case import Case
-from sipml_core.cases.compilation import compile_case
-from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.running import run_experiment
 from sipml_core.engine.simulation import CircuitSettings, simulate
 from sipml_core.errors import ConfigError
-from sipml_core.estimators import ESTIMATORS
-from sipml_core.experiment.reading import read_experiment
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
 from sipml_core.model.taskbuilder import TaskBuilder
-from sipml_core.plugin.registry import load
-from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
+from sipml_core.model.traffic import TrafficMatrix
 from sipml_core.scheduling.relay import with_relays
 
-REGISTRY = load()
 BYTES_PER_US = 125.0  # of 1 Gbps
-
-FORECASTS = {made.name: made(made.Options()).start for made in ESTIMATORS}
 
 
 def transfers(gpus, src, dst, size_bytes):
     builder = TaskBuilder(gpus)
     builder.transfers(src, dst, size_bytes, np.zeros(len(src), int))
     return builder.build()
-
-
-def scheduled(tasks, name, bandwidth_gbps, estimator="window", **options):
-    topology = REGISTRY.find("topology", name)
-    cluster = Cluster(gpus=tasks.gpus, bandwidth_gbps=bandwidth_gbps)
-    fabric = topology(topology.Options(**options)).build(cluster)
-    network = Network.of(fabric, tasks)
-    scheduler = REGISTRY.find("scheduler", topology.scheduler)
-    driver = ScheduledCircuits(
-        control=fabric.circuits,
-        scheduler=scheduler(scheduler.Options()),
-        estimator=FORECASTS[estimator](network, tasks),
-        network=network,
-        total_bytes=job_bytes(network, tasks),
-    )
-    return fabric, network, driver
 
 
 def physical(plan):
@@ -100,7 +77,7 @@ class Ledger:
     ],
 )
 def test_a_circuit_carries_what_its_wavelengths_can_and_changed_ones_are_dark(
-    name, bandwidth_gbps, options, estimator
+    scheduled, name, bandwidth_gbps, options, estimator
 ):
     """In every window: wavelengths held x window, less wavelengths that changed x dark time. Many pairs
     are backlogged and send exactly that, so neither more nor less is possible."""
@@ -115,11 +92,77 @@ def test_a_circuit_carries_what_its_wavelengths_can_and_changed_ones_are_dark(
     assert ledger.full > 50
 
 
+def dark_us(scheduled, interval_us, tau_us):
+    """From the decision that changes a ring's only wavelength until it carries again, in `hwsim`."""
+    builder = TaskBuilder(40, ("gap",))
+    first = builder.transfers([0], [1], 4e5, 0)
+    gap = builder.tasks([5], 3000.0, 0, 0)
+    second = builder.transfers([0], [2], 1e6, 0)
+    builder.depend(first, gap)
+    builder.depend(gap, second)
+    options = {"reconfiguration": "hwsim", "interval_us": interval_us, "tau_us": tau_us}
+    tasks = builder.build()
+    fabric, network, driver = scheduled(tasks, "sip-ring", 25, **options)
+    timeline = simulate(tasks, network, driver=driver)
+    decided_us = math.ceil(timeline.start_us[-1] / interval_us - 1e-9) * interval_us
+    expected = fabric.circuits.retuning._stages(np.array([100.0])).words_us[0]
+    return timeline.end_us[-1] - 1e6 / (25 * BYTES_PER_US) - decided_us, expected
+
+
+def test_a_retuned_circuit_is_dark_for_as_long_as_its_rings_take(scheduled):
+    measured, expected = dark_us(scheduled, 1000.0, 40.0)
+    assert measured == pytest.approx(expected, rel=1e-6)
+
+
+@pytest.mark.parametrize(("interval_us", "tau_us"), [(100.0, 40.0), (20.0, 10.0)])
+def test_rings_slower_than_the_interval_between_plans_are_refused(scheduled, interval_us, tau_us):
+    """The next plan would keep the wavelength, and so light at once a circuit that still retunes."""
+    with pytest.raises(ConfigError, match="interval_us must exceed"):
+        dark_us(scheduled, interval_us, tau_us)
+
+
+def test_dark_time_of_slow_rings_is_whole_where_the_interval_has_room(scheduled):
+    """A retune of tau 10 us, with 100 us between plans."""
+    measured, expected = dark_us(scheduled, 100.0, 10.0)
+    assert measured >= expected * (1 - 1e-6)
+
+
+@pytest.mark.parametrize("seed", range(20))
+def test_what_carries_on_is_what_both_plans_have(seed):
+    """Pair, direction and index of every circuit, compared by brute force; no segment used twice."""
+    rng = np.random.default_rng(seed)
+    gpus, wavelengths = int(rng.integers(3, 36)), int(rng.integers(2, 13))
+    before, previous = set(), None
+    for _ in range(4):
+        demand = np.zeros((gpus, gpus))
+        for _ in range(2 * gpus):
+            src = int(rng.integers(gpus))
+            demand[src, (src + rng.integers(1, 17)) % gpus] += rng.random() ** 3
+        np.fill_diagonal(demand, 0)
+        plan = ring_plan(TrafficMatrix.from_dense(demand), wavelengths=wavelengths, previous=previous)
+        held = plan.circuits
+        rows = zip(plan.src[held.pair], plan.dst[held.pair], held.direction, held.index, strict=True)
+        circuits = {tuple(int(value) for value in row) for row in rows}
+        taken = set()
+        for src, dst, direction, index in circuits:
+            low, high = (src, dst) if direction == 0 else (dst, src)
+            used = {((low + s) % gpus, direction, index) for s in range((high - low) % gpus)}
+            assert not used & taken
+            taken |= used
+        for k, pair in enumerate(zip(plan.src.tolist(), plan.dst.tolist(), strict=True)):
+            mine = {circuit for circuit in circuits if circuit[:2] == pair}
+            assert plan.gbps[k] == 25 * len(mine)
+            if previous is not None:
+                assert plan.kept_gbps[k] == 25 * len(mine & before)
+                assert (plan.dark_us[k] > 0) == bool(mine - before)
+        before, previous = circuits, plan
+
+
 @pytest.mark.parametrize("options", [{"interval_us": 10}, {"tau_us": 20}])
-def test_rings_that_settle_slower_than_plans_come_are_refused(options):
-    """Up to 30 us at tau 4, up to 131 us at tau 20 (default interval 100): the next plan would take
+def test_rings_that_settle_slower_than_plans_come_are_refused(registry, options):
+    """Up to 29 us at tau 4, up to 131 us at tau 20 (default interval 100): the next plan would take
     circuits that are still dark for kept ones, and light them early."""
-    topology = REGISTRY.find("topology", "sip-ring")
+    topology = registry.find("topology", "sip-ring")
     with pytest.raises(ConfigError, match="interval_us"):
         topology(topology.Options(reconfiguration="hwsim", **options)).build(
             Cluster(gpus=8, bandwidth_gbps=800)
@@ -153,7 +196,7 @@ def test_what_ends_at_a_decision_does_not_wait_for_the_next(kernel):
     assert timeline.total_us == pytest.approx(5.0, rel=1e-9)
 
 
-def test_relays_serve_what_two_hops_can():
+def test_relays_serve_what_two_hops_can(scheduled):
     """All pairs of 4 GPUs alike, 2 switches: circuits to i + 1 and i + 2 reach everybody in two hops."""
     src, dst = np.nonzero(~np.eye(4, dtype=bool))
     tasks = transfers(4, src, dst, np.full(12, 1e6))
@@ -162,47 +205,15 @@ def test_relays_serve_what_two_hops_can():
     simulate(tasks, network, driver=driver.on(network))
 
 
-def small_gpt(dp, mp, jitter=0.0, **plan):
-    return read_experiment(
-        {
-            "title": "review",
-            "cluster": {"gpus": mp * dp, "bandwidth_gbps": 800, "jitter": jitter},
-            "workload": {
-                "name": "gpt", "layers": 2, "hidden": 64, "heads": 4, "sequence": 16, "vocabulary": 128,
-                "strategy": {"mp": mp, "dp": dp, "global_batch": 8 * dp, "tau_us": 0.01, **plan},
-            },
-            "topology": {"name": "elect-flat"},
-        },
-        REGISTRY,
-    )  # fmt: skip
-
-
-def test_a_tied_embedding_is_synchronised_among_its_holders():
-    """Cut by features for the lookup and by vocabulary for the logits, an element lies on at most two GPUs
-    of a group: 2 (2 l - 1) M bytes at most for each of its two gradients. Other parameters of this GPT are on
-    one GPU (2 (l - 1) M) or, norms and biases of rows, on all (2 (k l - 1) M)."""
-    mp, dp = 8, 2
-    experiment = small_gpt(dp, mp, layout="tensor")
-    job = experiment.jobs[0]
-    compiled = compile_case(
-        Case.of(experiment, job, experiment.interconnects[0], job.plan(mp * dp)), Reuse()
-    )[0]
-    graph = compiled.variant.placement.graph.graph
-    tied = graph.tensor["embedding.weight"].size_bytes
-    once = sum(t.size_bytes for t in graph.tensors if t.role == "parameter" and len(t.shape) > 1) - tied
-    on_all = graph.parameter_bytes - tied - once
-    at_most = 2 * 2 * (2 * dp - 1) * tied + 2 * (dp - 1) * once + 2 * (mp * dp - 1) * on_all
-    assert compiled.traffic.gradients <= at_most * 1.05
-
-
-def test_the_lower_bound_is_one_of_the_iteration_it_stands_beside():
-    """With jitter iterations differ: seeds 0 to 7, three iterations each. And it is no empty one: a GPU's
-    computation, which most of these iterations consist of, counts in full."""
-    for seed in range(8):
-        experiment = small_gpt(4, 1, jitter=0.3, iterations=3)
-        experiment = type(experiment)(
-            **{f.name: getattr(experiment, f.name) for f in experiment.__attrs_attrs__} | {"seed": seed}
-        )
-        for case in run_experiment(experiment).cases:
-            assert case.iteration_us >= case.lower_bound_us * (1 - 1e-9)
-            assert case.lower_bound_us >= case.compute_us * (1 - 1e-9)
+@pytest.mark.parametrize("gpus", [2, 3, 5, 8, 12, 17, 18, 33])
+@pytest.mark.parametrize("wavelengths", [2, 8, 64, 65])
+def test_neighbours_on_a_small_ring_use_the_way_round_as_well(timeline_of, gpus, wavelengths):
+    """All clockwise wavelengths, one segment each; the way round takes N - 1 of N segments, so each
+    counter-clockwise wavelength serves one pair, if that is within reach."""
+    builder, here = TaskBuilder(gpus), np.arange(gpus)
+    builder.transfers(here, (here + 1) % gpus, 2e4, 0)
+    timeline, _ = timeline_of(builder.build(), "sip-ring", 25 * wavelengths)
+    half = wavelengths // 2
+    around = 0 if gpus - 1 > 16 else half if gpus == 2 else half // gpus
+    lit_gbps = 25 * (wavelengths - half + around)
+    assert timeline.total_us == pytest.approx(2e4 / (lit_gbps * BYTES_PER_US), rel=1e-9)

@@ -1,0 +1,86 @@
+"""The files of a run: each column and key holds the field it is named for."""
+
+import json
+import tomllib
+
+import attrs
+import pytest
+
+from sipml_core.errors import ConfigError
+from sipml_core.model.results import CaseResult, Result
+from sipml_core.report.resultfiles import prepare_folder, write_atomically, write_result
+
+#: summary.csv of `fakes.case_result`, column by column.
+SUMMARY = {
+    "workload": "model", "topology": "net", "gpus": "24", "bandwidth_gbps": "700.0", "mp": "3", "dp": "8",
+    "global_batch": "96", "scheduler": "planner", "all_reduce": "two-tier", "exchange": "chain",
+    "iteration_us": "1111.0", "compute_us": "222.0", "exposed_us": "333.0", "dark_us": "44.0",
+    "idle_us": "512.0", "lower_bound_us": "777.0", "network_bytes": "132000000.0",
+    "gradient_bytes": "66000000.0", "memory_bytes": "8800000000.0", "decisions": "17",
+    "steps_to_accuracy": "13000.0", "time_to_accuracy_s": "99.0", "extrapolated": "false", "speedup": "2.5",
+    "notes": "first note; second note",
+}  # fmt: skip
+
+
+@pytest.fixture
+def result(fakes):
+    return Result(
+        title="by hand", seed=5, version="1.2", baseline="base", experiment={"title": "by hand", "seed": 4},
+        cases=(fakes.case_result(),), sources={"model": "a paper"},
+    )  # fmt: skip
+
+
+def test_summary_csv_holds_each_field_in_its_column(result, tmp_path, records):
+    write_result(result, tmp_path)
+    assert records(tmp_path / "summary.csv") == [SUMMARY]
+    assert list(SUMMARY) == [field.name for field in attrs.fields(CaseResult)]
+
+
+def test_result_json_holds_each_field_under_its_key(result, tmp_path):
+    write_result(result, tmp_path)
+    stored = json.loads((tmp_path / "result.json").read_text())
+    (case,) = stored.pop("cases")
+    assert stored == {
+        "title": "by hand", "seed": 5, "version": "1.2", "baseline": "base",
+        "experiment": {"title": "by hand", "seed": 4}, "sources": {"model": "a paper"},
+    }  # fmt: skip
+    assert case.pop("notes") == ["first note", "second note"]
+    assert case.pop("extrapolated") is False
+    assert {key: str(value) for key, value in case.items()} == {key: SUMMARY[key] for key in case}
+    assert len(case) == len(SUMMARY) - 2
+
+
+def test_experiment_toml_has_the_seed_that_was_used(result, tmp_path):
+    """5, not the 4 of the file: --seed replaced it."""
+    assert [path.name for path in write_result(result, tmp_path)] == [
+        "result.json", "summary.csv", "experiment.toml",
+    ]  # fmt: skip
+    text = (tmp_path / "experiment.toml").read_text()
+    assert tomllib.loads(text) == {"title": "by hand", "seed": 5}
+    assert text.startswith("# Written by sipml 1.2;")
+
+
+def test_a_number_that_json_does_not_have_is_refused_and_nothing_is_written(result, tmp_path):
+    bad = attrs.evolve(result, cases=(attrs.evolve(result.cases[0], speedup=float("nan")),))
+    with pytest.raises(ValueError, match="not JSON compliant"):
+        write_result(bad, tmp_path)
+    assert list(tmp_path.iterdir()) == []
+
+
+def test_a_file_that_cannot_be_written_leaves_the_old_one(tmp_path, monkeypatch):
+    """The new content goes to a file beside it, which takes its place at once or is removed."""
+    path = tmp_path / "summary.csv"
+    write_atomically(path, b"old")
+
+    def refuse(*_):
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("os.replace", refuse)
+    with pytest.raises(ConfigError, match=r"cannot write .*summary.csv: No space left on device"):
+        write_atomically(path, b"new")
+    assert [(p.name, p.read_bytes()) for p in tmp_path.iterdir()] == [("summary.csv", b"old")]
+
+
+def test_a_folder_is_made_with_its_parents(tmp_path):
+    prepare_folder(tmp_path / "a" / "b")
+    assert list((tmp_path / "a" / "b").iterdir()) == []

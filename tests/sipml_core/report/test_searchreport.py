@@ -1,0 +1,170 @@
+"""The tables and files of a search: each column shows the field it says."""
+
+import json
+
+import attrs
+import pytest
+
+from sipml_core.report.searchreport import search_footnotes, search_tables, winners_table, write_search
+from sipml_core.search.searchresult import SearchResult, SearchRow
+
+
+def result(rows, best=(), baseline="base"):
+    return SearchResult(
+        title="by hand", seed=5, version="1.2", baseline=baseline, experiment={"title": "by hand"},
+        rows=tuple(rows), best=tuple(best), sources={"model": "a paper"},
+    )  # fmt: skip
+
+
+#: What `fakes.search_row` prints, and how it looks where it was not simulated, or cannot be.
+SIMULATED = {
+    "mp x dp": "3 x 8",
+    "batch": "96",
+    "layout": "tensor",
+    "placer": "aligned",
+    "memory": "8.8 GB",
+    "estimate": "1.2 ms",
+    "simulated": "1 ms",
+    "error": "+20.0%",
+    "to accuracy": "13 s*",
+}
+ESTIMATED = {**SIMULATED, "simulated": "", "error": "", "to accuracy": "~15.6 s*"}
+INFEASIBLE = {**SIMULATED, "estimate": "infeasible", "simulated": "no room", "error": "", "to accuracy": ""}
+NOT_SIMULATED = {"status": "estimated", "best": False, "iteration_us": None, "error": None} | {
+    "time_to_accuracy_s": None
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "cells"),
+    [
+        ({}, SIMULATED),
+        (NOT_SIMULATED, ESTIMATED),
+        ({**NOT_SIMULATED, "status": "infeasible", "reason": "no room"}, INFEASIBLE),
+        ({"tight_memory": True, "extrapolated": False}, {"memory": "8.8 GB!", "to accuracy": "13 s"}),
+        ({"error": -0.125}, {"error": "-12.5%"}),
+    ],
+    ids=["simulated", "estimated", "infeasible", "marks", "too low"],
+)
+def test_every_column_shows_the_field_it_says(fakes, columns, changes, cells):
+    (table,) = search_tables(result([fakes.search_row(**changes)]))
+    assert columns(table) == {heading: [cell] for heading, cell in {**SIMULATED, **cells}.items()}
+
+
+def test_the_title_counts_what_became_of_the_candidates(fakes):
+    rows = [fakes.search_row(), fakes.search_row(), fakes.search_row(**NOT_SIMULATED)]
+    (table,) = search_tables(result(rows))
+    assert table.title == "model on net: 24 GPUs, 2 simulated, 1 estimated"
+
+
+def test_rows_stand_by_simulated_time_then_by_estimate_and_the_infeasible_last(fakes, columns):
+    """global_batch names the rows; the first table entries are what a reader takes."""
+    rows = [
+        fakes.search_row(global_batch=5, status="infeasible", reason="no", time_to_accuracy_s=None),
+        fakes.search_row(**NOT_SIMULATED | {"global_batch": 4, "estimate_s": 2.0}),
+        fakes.search_row(**NOT_SIMULATED | {"global_batch": 3, "estimate_s": 1.0}),
+        fakes.search_row(global_batch=2, time_to_accuracy_s=8.0),
+        fakes.search_row(global_batch=1, time_to_accuracy_s=7.0),
+    ]
+    (table,) = search_tables(result(rows))
+    assert columns(table)["batch"] == ["1", "2", "3", "4", "5"]
+
+
+def test_eight_rows_are_shown_and_the_best_of_pure_data_parallelism(fakes, columns):
+    rows = [fakes.search_row(global_batch=n, time_to_accuracy_s=float(n)) for n in range(1, 13)]
+    rows[10] = attrs.evolve(rows[10], mp=1)
+    rows[11] = attrs.evolve(rows[11], mp=1)
+    (table,) = search_tables(result(rows))
+    assert columns(table)["batch"] == [*map(str, range(1, 9)), "11"]
+    assert table.caption == "12 candidates in all; every one is in search.csv"
+    (whole,) = search_tables(result(rows), shown=None)
+    assert whole.row_count == 12
+    assert whole.caption is None
+
+
+def test_the_winner_of_a_table_is_bold(fakes):
+    rows = [fakes.search_row(best=True), fakes.search_row(best=False, time_to_accuracy_s=14.0)]
+    (table,) = search_tables(result(rows))
+    assert [row.style for row in table.rows] == ["bold", None]
+
+
+def winners(fakes, **changes):
+    """A winner (99 s), and two candidates of pure data parallelism, of 400 s and of 300 s."""
+    rows = [fakes.search_row(mp=1, time_to_accuracy_s=seconds) for seconds in (400.0, 300.0)]
+    rows += [fakes.search_row(time_to_accuracy_s=99.0)]
+    return result(rows, [fakes.case_result(**changes)])
+
+
+WINNER = {
+    "workload": "model",
+    "interconnect": "net",
+    "mp x dp": "3 x 8",
+    "batch": "96",
+    "iteration": "1.111 ms",
+    "to accuracy": "1.65 min",
+    "speed-up": "2.50x",
+    "pure DP": "5 min",
+}
+
+
+@pytest.mark.parametrize(
+    ("changes", "cells"),
+    [
+        ({}, {}),
+        ({"topology": "base"}, {"interconnect": "base", "speed-up": "baseline", "pure DP": "infeasible"}),
+        ({"speedup": float("nan")}, {"speed-up": "-"}),
+        ({"extrapolated": True}, {"to accuracy": "1.65 min*"}),
+    ],
+    ids=["plain", "baseline", "the baseline cannot run", "extrapolated"],
+)
+def test_every_column_of_the_winners_shows_the_field_it_says(fakes, columns, changes, cells):
+    table = winners_table(winners(fakes, **changes))
+    assert columns(table) == {heading: [cell] for heading, cell in {**WINNER, **cells}.items()}
+
+
+#: search.csv of `fakes.search_row`, column by column.
+RECORD = {
+    "workload": "model", "topology": "net", "gpus": "24", "bandwidth_gbps": "700.0", "mp": "3", "dp": "8",
+    "global_batch": "96", "layout": "tensor", "placer": "aligned", "status": "simulated", "best": "true",
+    "estimate_us": "1200.0", "iteration_us": "1000.0", "error": "0.2", "steps_to_accuracy": "13000.0",
+    "estimate_s": "15.6", "time_to_accuracy_s": "13.0", "all_reduce": "two-tier", "exchange": "chain",
+    "memory_bytes": "8800000000.0", "extrapolated": "true", "tight_memory": "false", "reason": "",
+}  # fmt: skip
+
+
+def test_search_csv_holds_each_field_in_its_column(fakes, tmp_path, records):
+    """And nothing where there is no number."""
+    write_search(result([fakes.search_row(), fakes.search_row(**NOT_SIMULATED)]), tmp_path)
+    first, second = records(tmp_path / "search.csv")
+    assert first == RECORD
+    assert list(first) == [field.name for field in attrs.fields(SearchRow)]
+    assert {key for key in second if second[key] != first[key]} == set(NOT_SIMULATED)
+    assert [second[key] for key in ("iteration_us", "error", "time_to_accuracy_s")] == ["", "", ""]
+
+
+def test_search_json_holds_each_field_under_its_key(fakes, tmp_path):
+    """Rows, and winners in full; a speed-up over a baseline that cannot run is null."""
+    found = result([fakes.search_row()], [fakes.case_result(speedup=float("nan"))])
+    write_search(found, tmp_path)
+    stored = json.loads((tmp_path / "search.json").read_text())
+    assert stored.pop("rows") == [attrs.asdict(fakes.search_row())]
+    (case,) = stored.pop("best")
+    assert case == attrs.asdict(fakes.case_result(speedup=None)) | {"notes": ["first note", "second note"]}
+    assert stored == {
+        "title": "by hand", "seed": 5, "version": "1.2", "baseline": "base",
+        "experiment": {"title": "by hand"}, "sources": {"model": "a paper"},
+    }  # fmt: skip
+
+
+def test_footnotes_explain_every_mark_and_who_cannot_run(fakes):
+    row = fakes.search_row(**NOT_SIMULATED, extrapolated=True, tight_memory=True)
+    refused = attrs.evolve(row, topology="small", status="infeasible", reason="no room", estimate_s=None)
+    lines = search_footnotes(result([row, refused], [fakes.case_result()]))
+    assert lines == [
+        "model on small: no candidate can run; the last one: no room",
+        "* the batch lies outside the measured convergence data: extrapolated",
+        "! needs more than 95 % of the device memory",
+        "~ estimated only",
+    ]
+    plain = fakes.search_row(extrapolated=False)
+    assert search_footnotes(result([plain], [fakes.case_result()])) == []
