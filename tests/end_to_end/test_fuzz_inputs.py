@@ -11,10 +11,7 @@ from sipml_graph import Graph
 from sipml_core.errors import SipmlError
 from sipml_core.experiment import apply_overrides, read_experiment, read_tables
 from sipml_core.model import Cluster
-from sipml_core.plugin import load
 from sipml_core.scheduling import read_matrix
-
-REGISTRY = load()
 
 EXPERIMENT = """
 title = "fuzz"
@@ -88,18 +85,18 @@ def outcome(act):
         return None
 
 
-def experiments(tmp_path, text, rng):
+def experiments(tmp_path, text, rng, registry):
     path = tmp_path / "x.toml"
     path.write_text(text, encoding="utf-8")
     key = rng.choice(
         ["cluster.gpus", "topology.1.reach_hops", "workload.gpt.heads", "strategy.tau_us", "seed"]
     )
     changes = rng.choice([[], [f"{key}={rng.choice(PIECES)}"]])
-    return read_experiment(apply_overrides(read_tables(path), changes), REGISTRY)
+    return read_experiment(apply_overrides(read_tables(path), changes), registry)
 
 
 def graphs(name):
-    def act(tmp_path, text, rng):
+    def act(tmp_path, text, rng, registry):
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         return Graph(Graph.Options(file=str(path))).build(Cluster(gpus=4, bandwidth_gbps=100))
@@ -107,7 +104,7 @@ def graphs(name):
     return act
 
 
-def matrices(tmp_path, text, rng):
+def matrices(tmp_path, text, rng, registry):
     path = tmp_path / "tm.csv"
     path.write_text(text, encoding="utf-8")
     return read_matrix(path)
@@ -124,12 +121,12 @@ KINDS = {
 
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("rounds", [150, pytest.param(5000, marks=pytest.mark.slow)])
-def test_a_damaged_text_is_read_or_refused_in_one_line(tmp_path, kind, rounds):
+def test_a_damaged_text_is_read_or_refused_in_one_line(tmp_path, registry, kind, rounds):
     text, act = KINDS[kind]
     rng = random.Random(f"{kind} {rounds}")
     for _ in range(rounds):
         broken = damaged(text, rng)
-        outcome(lambda broken=broken: act(tmp_path, broken, rng))
+        outcome(lambda broken=broken: act(tmp_path, broken, rng, registry))
 
 
 @pytest.mark.parametrize("ending", [".npy", ".npz"])
