@@ -34,9 +34,10 @@ HEAVY = {
 def modules_after_reading(folder, *disabled):
     (folder / "x.toml").write_text(EXPERIMENT)
     (folder / "net.csv").touch()
+    left_out = ",".join([os.environ["SIPML_DISABLE_PLUGINS"], *disabled])
     done = subprocess.run(
         [sys.executable, "-c", READ, str(folder / "x.toml")],
-        env={**os.environ, "SIPML_DISABLE_PLUGINS": ",".join([os.environ["SIPML_DISABLE_PLUGINS"], *disabled])},
+        env={**os.environ, "SIPML_DISABLE_PLUGINS": left_out},
         capture_output=True, text=True, check=True,
     )  # fmt: skip
     title, *modules = done.stdout.split()
