@@ -48,7 +48,13 @@ HOOKS: dict[str, tuple[type[Component] | None, str]] = {
 }
 
 #: Suite of `sipml_core.testing` for what a hook returns.
-SUITES = {GpuModel: "GpuModel", Placer: "Placer", Topology: "Topology", Scheduler: "Scheduler"}
+SUITES = {
+    GpuModel: "GpuModel",
+    Placer: "Placer",
+    Topology: "Topology",
+    Scheduler: "Scheduler",
+    Estimator: "Estimator",
+}
 
 #: Sections of an experiment file: heading, model, remark.
 SECTIONS: tuple[tuple[str, type[Any], str], ...] = (
@@ -180,8 +186,11 @@ def configuration_page(registry: Registry) -> str:
     parts = [
         "# Configuration reference",
         "An experiment is a TOML file. Unknown keys are errors. Times, bandwidths and sizes are numbers in "
-        'the unit of the table, or text with a unit: `"10 ms"`, `"2 Tbps"`, `"25 MB"`. '
-        "`--set section.key=value` changes one value from the command line. "
+        'the unit of the table, or text with a unit: `"10 ms"`, `"2 Tbps"`, `"25 MB"`. b is bit and B is '
+        'byte: `"100 Gb/s"` is 100 Gbps and `"100 GB/s"` 800; what has two readings, such as `"100 gb/s"`, '
+        '`"1 Ms"` or a memory of `"80 Gb"`, is refused with both. '
+        "`--set section.key=value` changes one value from the command line; `--set strategy.mp=4` is refused "
+        "where a workload has an `mp` of its own, which `--set workload.strategy.mp=4` changes. "
         "Relative names of files count from the folder of the experiment file, in `--set` from the working "
         "directory. "
         "`python -m sipml_core plugins NAME` prints the options of one name.",

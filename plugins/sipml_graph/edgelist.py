@@ -49,10 +49,10 @@ def read_graph(path: Path, *, directed: bool, default_gbps: float) -> Any:
     graph = nx.MultiDiGraph() if described.directed or directed else nx.MultiGraph()
     for place, row in described.nodes:
         _check_keys(row, f"{path}: {place}", NODE_KEYS, required=("name",))
-        name = _name(row, "name", f"{path}: {place}")
-        if name in graph:
-            raise ConfigError(f"{path}: {place}: the node {shown(name)} has been named before")
-        graph.add_node(name, gpu=row.get("gpu", False))
+        node = _name(row, "name", f"{path}: {place}")
+        if node in graph:
+            raise ConfigError(f"{path}: {place}: the node {shown(node)} has been named before")
+        graph.add_node(node, gpu=row.get("gpu", False))
     for place, row in described.edges:
         _check_keys(row, f"{path}: {place}", EDGE_KEYS, required=("from", "to"))
         ends = [_name(row, key, f"{path}: {place}") for key in ("from", "to")]

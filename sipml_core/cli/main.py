@@ -231,7 +231,7 @@ def search_command(
     from sipml_core.search import AnswerCache, search
 
     if top is not None:
-        overrides = (*overrides, f"search.top={top}")
+        overrides = (*overrides, f"workload.search.top={top}")
     _, experiment = _open(file, overrides, seed)
     folder = out or Path("results") / experiment.title
     answers_in = _cache_folder(cache, no_cache)
@@ -368,7 +368,7 @@ def new_plugin(name: str, folder: Path | None) -> None:
     "--matrix",
     required=True,
     type=click.Path(path_type=Path),
-    help="N x N demands, row = sender: .csv or .npy.",
+    help="N x N demands, row = sender: .csv, .npy, or sparse .npz.",
 )
 @click.option("--bandwidth", default="2 Tbps", show_default=True, help="Of one GPU, each direction.")
 @click.option("--scheduler", help="Default: the topology's own.")

@@ -14,6 +14,8 @@ from sipml_core.plugin import Estimator, GpuModel, Placer, Scheduler, Topology, 
 
 #: The largest integer of a TOML file, and of the engine.
 MAX_SEED = 2**63 - 1
+#: Letters of a title, which names a folder, and of a label, which is a cell of a table.
+MAX_LABEL = 100
 #: Candidates that a search may be asked to simulate.
 MAX_TOP = 10_000
 

@@ -11,6 +11,7 @@ import attrs
 
 from sipml_core.errors import ConfigError, shown, unknown
 from sipml_core.experiment.model import (
+    MAX_LABEL,
     MAX_SEED,
     EngineTable,
     Experiment,
@@ -209,6 +210,8 @@ def _named(role: str, name: Any, path: str, registry: Registry) -> type[Componen
 
 
 def _title(title: str) -> str:
+    if len(title) > MAX_LABEL:
+        raise ConfigError(f"title must have at most {MAX_LABEL} letters, got {shown(title)}")
     if not title or any(not (c.isalnum() or c in " ._-") for c in title) or title.strip(". ") != title:
         raise ConfigError(f"title must be letters, digits, spaces, '.', '_' or '-', got {shown(title)}")
     return title
@@ -231,8 +234,10 @@ def _list(value: Any, path: str) -> list[tuple[str, dict[str, Any]]]:
 
 def _label(table: Mapping[str, Any], default: str, path: str) -> str:
     label = table.get("label", default)
-    if not isinstance(label, str) or not label:
-        raise ConfigError(f"{path}.label must be text in quotes, got {shown(label)}")
+    if not isinstance(label, str) or not (label.isprintable() and 0 < len(label) <= MAX_LABEL):
+        raise ConfigError(
+            f"{path}.label must be text in quotes, one line of 1 to {MAX_LABEL} letters, got {shown(label)}"
+        )
     return str(label)
 
 

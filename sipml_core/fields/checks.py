@@ -6,6 +6,7 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
@@ -37,16 +38,29 @@ def at_least(minimum: float) -> Validator:
     return check
 
 
-def between(minimum: float, maximum: float) -> Validator:
+@attrs.frozen
+class between:
     """A finite number in the closed interval."""
 
-    def check(_: Any, attribute: Any, value: Any) -> None:
-        if not _is_number(value) or not minimum <= value <= maximum:
-            raise ConfigError(
-                f"{attribute.name} must be from {_bound(minimum)} to {_bound(maximum)}, got {shown(value)}"
-            )
+    minimum: float
+    maximum: float
 
-    return check
+    def __call__(self, _: Any, attribute: Any, value: Any) -> None:
+        if not _is_number(value) or not self.minimum <= value <= self.maximum:
+            raise ConfigError(f"{attribute.name} must be from {self.interval}, got {shown(value)}")
+
+    @property
+    def interval(self) -> str:
+        """The interval in words: "1 to 65536"."""
+        return f"{_bound(self.minimum)} to {_bound(self.maximum)}"
+
+
+def interval_of(validator: Any) -> str:
+    """Return the interval that a validator allows, of one value or of each of a list; "": it states none."""
+    if isinstance(validator, between):
+        return validator.interval
+    inner = getattr(validator, "validator", None)
+    return interval_of(inner) if inner is not None else ""
 
 
 def positive(_: Any, attribute: Any, value: Any) -> None:
@@ -77,16 +91,17 @@ def one_of(*allowed: str) -> Validator:
     return check
 
 
-def each(check: Validator) -> Validator:
-    """A list with at least one item, each of which passes `check`."""
+@attrs.frozen
+class each:
+    """A list with at least one item, each of which passes `validator`."""
 
-    def check_all(instance: Any, attribute: Any, value: Any) -> None:
+    validator: Validator
+
+    def __call__(self, instance: Any, attribute: Any, value: Any) -> None:
         if not value:
             raise ConfigError(f"{attribute.name} must not be an empty list")
         for item in value:
-            check(instance, attribute, item)
-
-    return check_all
+            self.validator(instance, attribute, item)
 
 
 def _is_number(value: Any) -> bool:

@@ -7,7 +7,8 @@ import math
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 
-from sipml_core.errors import ConfigError
+from sipml_core.errors import ConfigError, shown
+from sipml_core.fields.checks import LEAST_POSITIVE, MOST_NUMBER
 
 
 def read_table(
@@ -40,11 +41,12 @@ def read_table(
             reader = csv.DictReader(file)
             columns = reader.fieldnames or ()
             rows = [(reader.line_num, row) for row in reader]
-    except (OSError, UnicodeDecodeError, csv.Error) as error:
+    except (OSError, ValueError, csv.Error) as error:
         raise ConfigError(f"{key}: cannot read {str(path)!r}: {error}") from None
     for column in (*text, *numbers):
-        if column not in columns:
-            raise ConfigError(f"{where} lacks the column {column!r}")
+        if list(columns).count(column) != 1:
+            how = "has twice" if column in columns else "lacks"
+            raise ConfigError(f"{where} {how} the column {column!r}")
     if not rows:
         raise ConfigError(f"{where} has no rows")
     for line, row in rows:
@@ -58,5 +60,7 @@ def _positive(where: str, text: str | None) -> float:
     except ValueError:
         value = math.nan
     if not (math.isfinite(value) and value > 0):
-        raise ConfigError(f"{where} must be a positive number, got {text!r}")
+        raise ConfigError(f"{where} must be a positive number, got {shown(text)}")
+    if not LEAST_POSITIVE <= value <= MOST_NUMBER:
+        raise ConfigError(f"{where} must be from {LEAST_POSITIVE:g} to {MOST_NUMBER:g}, got {shown(text)}")
     return value

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from sipml_core.errors import ConfigError
+from sipml_core.fields.checks import interval_of
 
 
 def option(
@@ -27,15 +28,17 @@ def option(
     doc, unit
         What ``python -m sipml_core plugins NAME`` and the configuration reference print.
     validator
-        See `sipml_core.fields.checks`: `at_least`, `between`, `positive`, `one_of`.
+        See `sipml_core.fields.checks`: `at_least`, `between`, `positive`, `one_of`. The interval of `between`
+        is added to `doc`.
     converter
         See `sipml_core.fields.units`: `parse_gbps`, `parse_us`, `parse_bytes` accept numbers and text.
     """
+    interval = interval_of(validator)
     return attrs.field(
         default=default,
         validator=validator,
         converter=_named(converter) if converter else None,
-        metadata={"doc": doc, "unit": unit},
+        metadata={"doc": f"{doc} ({interval})" if interval else doc, "unit": unit},
     )
 
 

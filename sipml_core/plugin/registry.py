@@ -11,7 +11,7 @@ from __future__ import annotations
 import os
 from collections.abc import Iterable, Mapping
 from importlib.metadata import EntryPoint, entry_points
-from typing import Any
+from typing import Any, get_type_hints
 
 import attrs
 import pluggy
@@ -117,7 +117,9 @@ def load(found: Iterable[EntryPoint] | None = None, disabled: Iterable[str] | No
             with interrupts_blocked():
                 module = point.load()
             modules.append((source, module))
-        except (Exception, SystemExit) as error:  # whatever a stranger's module does, the others go on
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # whatever a stranger's module does, the others go on
             problems.append(f"{source} is left out: {type(error).__name__}: {_one_line(error)}")
     return collect(modules, problems)
 
@@ -155,7 +157,9 @@ def _collect_offers(registry: Registry, role: str, hook: str, base: type[Compone
         source = sources[implementation.plugin_name]
         try:
             components = list(implementation.function())
-        except Exception as error:  # a stranger's code
+        except KeyboardInterrupt:
+            raise
+        except BaseException as error:  # a stranger's code
             registry.problems.append(f"{source}: {hook} failed: {type(error).__name__}: {_one_line(error)}")
             continue
         registry.trace.append(f"{hook}: {source} offers {_names(components)}")
@@ -202,6 +206,10 @@ def _fault(component: Any, base: type[Component]) -> str | None:
             return f"its {attribute!r} must be a text"
     if not attrs.has(component.Options):
         return "its Options must be an attrs class"
+    try:
+        get_type_hints(component.Options)
+    except Exception as error:  # a name that nothing defines, or no type at all
+        return f"a type in its Options cannot be resolved: {type(error).__name__}: {_one_line(error)}"
     return None
 
 

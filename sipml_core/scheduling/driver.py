@@ -3,14 +3,17 @@
 from __future__ import annotations
 
 import copy
+from typing import TYPE_CHECKING
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.engine import CircuitSettings
 from sipml_core.errors import InfeasibleError
 from sipml_core.model import CircuitControl, CircuitPlan, Network, TaskGraph, TrafficMatrix, at_rows
 from sipml_core.plugin import DemandForecast, Scheduler
+
+if TYPE_CHECKING:
+    from sipml_core.engine import CircuitSettings
 
 
 def job_bytes(network: Network, tasks: TaskGraph) -> NDArray[np.float64]:
@@ -88,6 +91,8 @@ class ScheduledCircuits:
         return self.scheduler.plan(self.control, circuit_traffic(self.network, demand), previous)
 
     def _settings(self, plan: CircuitPlan, *, at_start: bool) -> CircuitSettings:
+        from sipml_core.engine import CircuitSettings  # here: plugins load this room, and need no engine
+
         row = plan.row_of(self.network.circuit_src, self.network.circuit_dst)
         gbps = at_rows(plan.gbps, row)
         if at_start:

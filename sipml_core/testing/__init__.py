@@ -9,6 +9,7 @@ A failure names the law that broke and the smallest case that breaks it. `option
 other class attributes of a suite change what is tried.
 """
 
+from sipml_core.testing.estimators import EstimatorConformance
 from sipml_core.testing.gpus import GpuModelConformance
 from sipml_core.testing.laws import LawBroken
 from sipml_core.testing.placers import PlacerConformance
@@ -16,6 +17,7 @@ from sipml_core.testing.schedulers import SchedulerConformance
 from sipml_core.testing.topologies import TopologyConformance
 
 __all__ = [
+    "EstimatorConformance",
     "GpuModelConformance",
     "LawBroken",
     "PlacerConformance",

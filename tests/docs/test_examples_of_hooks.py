@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from sipml_core.plugin.registry import Source, collect
-from sipml_core.testing import PlacerConformance
+from sipml_core.testing import EstimatorConformance, PlacerConformance
 
 ROOT = Path(__file__).resolve().parents[2]
 EXAMPLES = ROOT / "docs" / "plugins" / "examples"
@@ -37,6 +37,10 @@ def test_sipml_workloads_offers_a_model_that_can_be_trained():
 
 class TestPlacer(PlacerConformance):
     placer = example("sipml_placers").PartByPart
+
+
+class TestEstimator(EstimatorConformance):
+    estimator = example("sipml_estimators").Fading
 
 
 def test_sipml_placers_offers_it():

@@ -115,6 +115,9 @@ def test_a_number_of_gpus_outside_the_range_is_refused(gpus):
         ({"topology": [{"name": "x" * 3000}]}, "no topology 'xxx"),
         ({"topology": [{"name": "two\nlines"}]}, "no topology 'two"),
         ({"two\nlines": 1}, "is not a known key"),
+        ({"title": "x" * 101}, "title must have at most 100 letters, got 'xxx"),
+        ({"topology__0__label": "x" * 101}, "topology[0].label must be text in quotes, one line of 1 to 100"),
+        ({"topology__0__label": "two\nlines"}, "topology[0].label must be text in quotes, one line"),
     ],
 )  # fmt: skip
 def test_values_without_measure_keep_their_key_and_stay_short(changes, message):

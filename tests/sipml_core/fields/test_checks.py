@@ -5,7 +5,7 @@ import numpy as np
 import pytest
 
 from sipml_core.errors import ConfigError, shown
-from sipml_core.fields import at_least, between, positive
+from sipml_core.fields import at_least, between, each, option, positive
 
 
 def refusal(check, value):
@@ -59,3 +59,18 @@ def test_values_are_shown_short():
     assert long.endswith("bbb'")
     assert shown(10**5000) == "an integer of about 5001 digits"
     assert shown("two\nlines") == "'two\\nlines'"
+
+
+@pytest.mark.parametrize(
+    ("validator", "documented"),
+    [
+        (between(1, 8), "a size (1 to 8)"),
+        (attrs.validators.optional(between(0.5, 1)), "a size (0.5 to 1)"),
+        (each(between(1, 8)), "a size (1 to 8)"),
+        (at_least(1), "a size"),
+        (None, "a size"),
+    ],
+)
+def test_an_interval_stands_in_the_documentation_of_its_option(validator, documented):
+    field = attrs.make_class("Field", {"size": option(1, doc="a size", validator=validator)})
+    assert attrs.fields(field).size.metadata["doc"] == documented

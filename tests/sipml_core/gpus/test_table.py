@@ -65,6 +65,9 @@ def test_an_op_without_rows_is_refused_with_the_nearest(table):
         ("op,batch\nconv1,1\n", "lacks the column 'time_us'"),
         ("op,batch,time_us\n", "has no rows"),
         ("op,batch,time_us\nconv1,1,-3\n", "line 2: time_us must be a positive number, got '-3'"),
+        ("op,batch,time_us\nconv1,1,1e-320\n", r"line 2: time_us must be from 1e-12 to 1e\+30, got '1e-320'"),
+        ("op,batch,time_us,batch\nconv1,1,3,2\n", "has twice the column 'batch'"),
+        ("op,batch,time_us\nconv1,1," + "x" * 3000, "line 2: time_us must be a positive number, got 'xxx"),
         ("op,batch,time_us\nconv1,1,3\nconv1,1,4\n", "line 3: op 'conv1' has batch 1 twice"),
     ],
 )

@@ -32,6 +32,15 @@ def sipml_topologies():
     return [{klass}]
 """
 
+#: Options whose type nothing defines.
+LOST = """
+    import attrs
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        speed: "Lost" = 1
+"""
+
 _modules = iter(range(1_000_000))
 
 
@@ -76,6 +85,12 @@ def test_a_sound_plugin_offers_its_topology(install, found):
         ("raise RuntimeError('no\\nlicence')", "is left out: RuntimeError: no licence"),
         ("import module_that_is_not_there", "is left out: ModuleNotFoundError: No module named"),
         ("import sys; sys.exit(3)", "is left out: SystemExit: 3"),
+        ("class Odd(BaseException): pass\nraise Odd('moon')", "is left out: Odd: moon"),
+        (sound().replace("return [Net]", "raise GeneratorExit"), "sipml_topologies failed: GeneratorExit"),
+        (
+            sound().replace('name = "net"', f'name = "net"\n{LOST}'),
+            "a type in its Options cannot be resolved: NameError: name 'Lost' is not defined",
+        ),
         ("def f(:", "is left out: SyntaxError"),
         (sound() + "\nSIPML_API = 99", "is left out: it was written for plugin API 99, this sipml has 1"),
         (sound().replace("def sipml_topol", "def sipml_tpol"), "left out: unknown hook 'sipml_tpologies'"),
@@ -96,6 +111,12 @@ def test_a_faulty_plugin_is_left_out_by_name_and_the_others_go_on(install, found
     assert re.search(r"^plugin 'bad' \(strange-bad 2.0\).*" + told, registry.problems[0])
     assert all("\n" not in problem for problem in registry.problems)
     assert registry.names("topology") == ["other"]
+
+
+def test_an_interrupt_while_plugins_load_is_no_fault_of_a_plugin(install, found):
+    install("slow", "raise KeyboardInterrupt")
+    with pytest.raises(KeyboardInterrupt):
+        load(found(), disabled=())
 
 
 def test_a_plugin_that_is_left_out_does_not_spoil_the_next(install, found):

@@ -1,8 +1,9 @@
-"""The core's own placers and GPU models pass the suites of a stranger's."""
+"""The core's own placers, GPU models and estimators pass the suites of a stranger's."""
 
+from sipml_core.estimators import Backlog, Oracle, Window
 from sipml_core.gpus import A100, V100
 from sipml_core.placement import PLACERS
-from sipml_core.testing import GpuModelConformance, PlacerConformance
+from sipml_core.testing import EstimatorConformance, GpuModelConformance, PlacerConformance
 
 
 class TestAlgorithm1(PlacerConformance):
@@ -19,3 +20,15 @@ class TestV100(GpuModelConformance):
 
 class TestA100(GpuModelConformance):
     gpu_model = A100
+
+
+class TestWindow(EstimatorConformance):
+    estimator = Window
+
+
+class TestBacklog(EstimatorConformance):
+    estimator = Backlog
+
+
+class TestOracle(EstimatorConformance):
+    estimator = Oracle
