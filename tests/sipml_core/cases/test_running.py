@@ -85,7 +85,9 @@ def run(two_layers, gpu):
                 "gpus": 2, "bandwidth_gbps": BYTE_PER_US_GBPS, "launch_us": 0, "minimum_op_us": 0,
             },
             "gpu": {"name": "flop-clock", "precision": "fp32"},
-            "workload": {"name": "perceptron", "strategy": {"mp": 1, "dp": 2, "global_batch": 16, **strategy}},
+            "workload": {
+                "name": "perceptron", "strategy": {"mp": 1, "dp": 2, "global_batch": 16, **strategy},
+            },
             "topology": [{"name": name} for name in topologies],
         }  # fmt: skip
         return run_experiment(read_experiment(tables, registry)).cases
@@ -99,8 +101,8 @@ def test_every_number_of_a_result(run):
     samples: 4 bytes x 8 x (4 + 6)."""
     (case,) = run()
     expected = {
-        "workload": "perceptron", "topology": "switch", "gpus": 2, "bandwidth_gbps": BYTE_PER_US_GBPS, "mp": 1,
-        "dp": 2, "global_batch": 16, "scheduler": "", "all_reduce": "flat", "exchange": "direct",
+        "workload": "perceptron", "topology": "switch", "gpus": 2, "bandwidth_gbps": BYTE_PER_US_GBPS,
+        "mp": 1, "dp": 2, "global_batch": 16, "scheduler": "", "all_reduce": "flat", "exchange": "direct",
         "iteration_us": 496.0, "compute_us": 280.0, "exposed_us": 216.0, "dark_us": 0.0, "idle_us": 0.0,
         "network_bytes": 432.0, "gradient_bytes": 432.0, "decisions": 0, "steps_to_accuracy": 1000.0,
         "time_to_accuracy_s": 0.496, "extrapolated": False, "speedup": 1.0, "notes": (),
