@@ -12,7 +12,7 @@ from typing import Any
 
 import attrs
 
-from sipml_core.cases import Compiler
+from sipml_core.cases import Case, Reuse, compile_case
 from sipml_core.engine import simulate
 from sipml_core.experiment import apply_overrides, read_experiment, read_tables
 from sipml_core.plugin import Registry, load
@@ -36,32 +36,32 @@ class Prediction:
 
     #: [sequences/s]
     rate: float
-    collective: str
+    all_reduce: str
 
 
-def predict(registry: Registry, label: str, *overrides: str, collective: str | None = None) -> Prediction:
+def predict(registry: Registry, label: str, *overrides: str, all_reduce: str | None = None) -> Prediction:
     """Throughput of one case of the examples, as `run` has it.
 
     Parameters
     ----------
     overrides
         Changes to the file, as of `run --set`.
-    collective
-        The form of all-reduce; None: the faster one.
+    all_reduce
+        The all-reduce; None: the faster one.
     """
     tables: dict[str, Any] = apply_overrides(read_tables(EXAMPLES / FILE[label]), overrides)
     tables["workload"] = [table for table in tables["workload"] if table["label"] == label]
     experiment = read_experiment(tables, registry)
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
     plan = job.plan(interconnect.cluster.gpus)
-    forms = Compiler(experiment=experiment).prepare(job, interconnect, plan)
+    variants = compile_case(Case.of(experiment, job, interconnect, plan), Reuse())
     runs = [
         Prediction(
-            rate=plan.global_batch * 1e6 / simulate(form.tasks, form.network).total_us,
-            collective=form.all_reduce,
+            rate=plan.global_batch * 1e6 / simulate(compiled.tasks, compiled.network).total_us,
+            all_reduce=compiled.variant.all_reduce,
         )
-        for form in forms
-        if collective in (None, form.all_reduce)
+        for compiled in variants
+        if all_reduce in (None, compiled.variant.all_reduce)
     ]
     return max(runs, key=lambda run: run.rate)
 
@@ -77,10 +77,10 @@ def table(registry: Registry) -> list[str]:
     lines = ["| case | measured /s | predicted /s | error | all-reduce |", "|---|--:|--:|--:|---|"]
     for label, (low, high) in MEASURED.items():
         run = predict(registry, label)
-        collective = run.collective if label != "MP 8" else ""
+        all_reduce = run.all_reduce if label != "MP 8" else ""
         lines.append(
             f"| {NAME.get(label, label + ', one server')} | {low} - {high} | {run.rate:.1f} "
-            f"| {error(label, run.rate):+.1%} | {collective} |"
+            f"| {error(label, run.rate):+.1%} | {all_reduce} |"
         )
     return lines
 
@@ -102,8 +102,8 @@ def ablations(registry: Registry) -> list[str]:
             (label, "the layout sipml chooses", ("strategy.layout=auto",), None),
         ]
     lines = ["| case | changed | predicted /s | error |", "|---|---|--:|--:|"]
-    for label, what, overrides, collective in changes:
-        rate = predict(registry, label, *overrides, collective=collective).rate
+    for label, what, overrides, all_reduce in changes:
+        rate = predict(registry, label, *overrides, all_reduce=all_reduce).rate
         name = label if label in ("MP 8", "DP 2 x MP 4") else f"DP 16, {label}"
         lines.append(f"| {name} | {what} | {rate:.1f} | {error(label, rate):+.1%} |")
     return lines

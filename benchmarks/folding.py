@@ -8,9 +8,9 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sipml_core.cases import Clock, Compiler, simulate_case
-from sipml_core.experiment import Interconnect, Job, read_experiment
-from sipml_core.model import Plan
+from sipml_core.cases import Case, Clock, Reuse, balanced_graph, compile_case, op_graph, simulate_case
+from sipml_core.experiment import read_experiment
+from sipml_core.model import Prices
 from sipml_core.plugin import load
 
 TOPOLOGIES = [
@@ -33,20 +33,16 @@ def tables(fold: str) -> dict[str, Any]:
     }
 
 
-def timed(
-    compiler: Compiler, job: Job, interconnect: Interconnect, plan: Plan
-) -> tuple[float, float, float, str]:
-    """Seconds to lower and to simulate all forms; the fastest iteration [us]; groups of the first form."""
+def timed(case: Case, reuse: Reuse) -> tuple[float, float, float, str]:
+    """Seconds to lower and to simulate all variants; the fastest iteration [us]; groups of the first one."""
     started = time.perf_counter()
-    forms = compiler.prepare(job, interconnect, plan)
+    forms = compile_case(case, reuse)
     lowered = time.perf_counter()
-    results = [
-        simulate_case(compiler.experiment, form, Clock(limit_s=None), lambda *_: None) for form in forms
-    ]
+    results = [simulate_case(form, Clock()) for form in forms]
     simulated = time.perf_counter()
-    groups = plan.dp // forms[0].repeats
+    groups = case.plan.dp // forms[0].repeats
     best = min(result.iteration_us for result in results)
-    return lowered - started, simulated - lowered, best, f"{groups} of {plan.dp}"
+    return lowered - started, simulated - lowered, best, f"{groups} of {case.plan.dp}"
 
 
 def main() -> None:
@@ -56,12 +52,15 @@ def main() -> None:
     iterations: dict[str, float] = {}
     for fold in ("never", "require"):
         experiment = read_experiment(tables(fold), registry)
-        compiler = Compiler(experiment=experiment)
+        reuse = Reuse()
         job = experiment.jobs[0]
         plan = job.plan(1024)
         for interconnect in experiment.interconnects:
-            compiler.balanced(job, interconnect, plan)
-            lower_s, simulate_s, iteration_us, groups = timed(compiler, job, interconnect, plan)
+            case = Case.of(experiment, job, interconnect, plan)
+            graph = reuse(op_graph, job.workload, plan.local_batch, case.precision)
+            prices = Prices.flat(interconnect.cluster.bandwidth_gbps)
+            reuse(balanced_graph, graph, job.table.layout, case.gpu, interconnect.cluster, plan, prices)
+            lower_s, simulate_s, iteration_us, groups = timed(case, reuse)
             label = interconnect.label
             print(f"{label:30} {groups:>10} {lower_s:8.3f} {simulate_s:10.3f} {iteration_us:16.6f}")
             error = abs(iteration_us / iterations.setdefault(label, iteration_us) - 1)

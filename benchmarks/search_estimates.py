@@ -41,7 +41,7 @@ def rows(topology: str) -> list[SearchRow]:
         for bandwidth_gbps in BANDWIDTHS_GBPS
         for name, batches in BATCHES.items()
     ]
-    found = search(experiments, jobs=1, cache=AnswerCache(None), progress=lambda what, fraction: None)
+    found = search(experiments, jobs=1, cache=AnswerCache(None))
     return [row for result in found for row in result.rows if row.error is not None]
 
 

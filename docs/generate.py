@@ -20,6 +20,7 @@ from sipml_core.experiment import EngineTable, GpuTable, SearchTable, StrategyTa
 from sipml_core.model import Cluster
 from sipml_core.plugin import (
     Component,
+    Estimator,
     GpuModel,
     Placer,
     Registry,
@@ -41,6 +42,7 @@ HOOKS: dict[str, tuple[type[Component] | None, str]] = {
     "sipml_placers": (Placer, "docs/plugins/examples/sipml_placers.py"),
     "sipml_topologies": (Topology, "plugins/sipml_elect_flat/__init__.py"),
     "sipml_schedulers": (Scheduler, "examples/third_party_scheduler/sipml_hottest_first.py"),
+    "sipml_estimators": (Estimator, "docs/plugins/examples/sipml_estimators.py"),
     "sipml_run_started": (None, "docs/plugins/examples/sipml_run_started.py"),
     "sipml_run_finished": (None, "docs/plugins/examples/sipml_run_finished.py"),
 }
@@ -80,8 +82,8 @@ OWN_KEYS = {
         ),
         (
             "estimator",
-            "what a scheduler is shown of the next interval: `window`, `backlog` or `oracle`; not used, and "
-            "noted in the result, where circuits are set once",
+            "what a scheduler is shown of the next interval, as text or as a table with its options; left "
+            "out: the scheduler's own; not used, and noted in the result, where circuits are set once",
         ),
     ),
     "[[workload]]": (
@@ -197,7 +199,10 @@ def configuration_page(registry: Registry) -> str:
             "| key | meaning |\n|---|---|\n" + "\n".join(f"| `{k}` | {v} |" for k, v in own),
         ]
         parts += list(_offers(registry, role))
-    for role, heading in (("gpu", "GPU models"), ("scheduler", "Schedulers"), ("placer", "Placers")):
+    for role, heading in (
+        ("gpu", "GPU models"), ("scheduler", "Schedulers"), ("estimator", "Estimators"),
+        ("placer", "Placers"),
+    ):  # fmt: skip
         parts += [f"## {heading}", *_offers(registry, role)]
     return "\n\n".join(parts) + "\n"
 

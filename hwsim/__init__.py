@@ -5,6 +5,7 @@ Useful alone, and the source of the reconfiguration time that a ring of silicon-
 """
 
 from hwsim.bank import RingBank
+from hwsim.bench import RetuneBench, RetuneStages, RetuneTrace, bench_of_grid
 from hwsim.budget import LinkBudget
 from hwsim.design import ControlLaw, RingDesign
 from hwsim.errors import HwsimError
@@ -12,19 +13,13 @@ from hwsim.eventlog import Event, EventLog
 from hwsim.faults import AmbientRamp, DeadHeater, MissingLine, StuckRing
 from hwsim.grid import GRIDS, WdmGrid
 from hwsim.lanes import LinkTiming, State
+from hwsim.msa_rings import RADIUS_UM, ring_design, ring_of_radius
 from hwsim.phy import TeraPhy, advance_together
-from hwsim.retune import (
-    RetuneBench,
-    RetuneStages,
-    RetuneTrace,
-    hop_between_ghz,
-    retune_stages,
-    retune_time_us,
-    retune_trace,
-)
+from hwsim.retune import hop_between_ghz, retune_stages, retune_time_us, retune_trace
 
 __all__ = [
     "GRIDS",
+    "RADIUS_UM",
     "AmbientRamp",
     "ControlLaw",
     "DeadHeater",
@@ -44,8 +39,11 @@ __all__ = [
     "TeraPhy",
     "WdmGrid",
     "advance_together",
+    "bench_of_grid",
     "hop_between_ghz",
     "retune_stages",
     "retune_time_us",
     "retune_trace",
+    "ring_design",
+    "ring_of_radius",
 ]

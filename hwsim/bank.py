@@ -9,6 +9,7 @@ from hwsim.design import ControlLaw, RingDesign
 from hwsim.errors import HwsimError, check, choice, whole
 from hwsim.grid import WdmGrid, grid_named
 from hwsim.kernel import FAULTS, BankArrays, CKernel
+from hwsim.msa_rings import ring_design
 from hwsim.optics import fwhm_ghz
 from hwsim.reference import NumpyKernel
 
@@ -33,8 +34,10 @@ class RingBank:
         Rings side by side on one port; all of them by default. Must divide `rings`.
     grid : str or WdmGrid
         The lines, by the name of a CW-WDM MSA grid or spelled out.
-    design, control : RingDesign, ControlLaw
-        What the rings are and how they are held.
+    design : RingDesign or {'9nm', '18nm', '36nm'}, optional
+        What the rings are; unless given, the largest of the named designs whose range holds the grid.
+    control : ControlLaw, optional
+        How the rings are held.
     seed : int
         Seed of the manufacturing offsets. Equal seeds give equal bytes.
     step_us : float
@@ -55,7 +58,7 @@ class RingBank:
         rings: int,
         rings_per_port: int | None = None,
         grid: str | WdmGrid = "cw-wdm-9nm-8x200",
-        design: RingDesign | None = None,
+        design: RingDesign | str | None = None,
         control: ControlLaw | None = None,
         seed: int = 0,
         step_us: float = 1.0,
@@ -68,7 +71,7 @@ class RingBank:
                 f"rings_per_port must divide the number of rings, {self.rings}, got {self.rings_per_port}"
             )
         self.grid = grid_named(grid)
-        self.design = design if design is not None else RingDesign()
+        self.design = design if isinstance(design, RingDesign) else ring_design(self.grid, design)
         self.control = control if control is not None else ControlLaw()
         self.step_us = float(check("step_us", step_us, above=0.0))
         arrays = self._arrays(whole("seed", seed, at_least=0))
@@ -81,7 +84,7 @@ class RingBank:
         if fsr.min() < self.grid.span_ghz:
             raise HwsimError(
                 f"RingDesign.fsr_ghz must be at least {self.grid.span_ghz:g}, the span of {self.grid.name}, "
-                f"got {fsr.min():g}: a ring would answer to two lines"
+                f"got {fsr.min():g}: a ring would answer to two lines; leave it out for rings that fit"
             )
         fwhm = np.ascontiguousarray(
             fwhm_ghz(quality=design.each("quality", rings), wavelength_nm=self.grid.center_nm)
@@ -161,7 +164,7 @@ class RingBank:
         self.tune_ghz(self.grid.line_ghz[lines.astype(np.int64)], rings=rings)
 
     def tune_ghz(self, line_ghz: ArrayLike, *, rings: ArrayLike | None = None) -> None:
-        """As `tune`, to frequencies against the grid's centre. [GHz]"""
+        """Give rings new lines, as `tune` does, by frequency against the grid's centre. [GHz]"""
         index = self._indices(rings)
         lines = check("line_ghz", line_ghz)
         if lines.ndim and lines.size not in (1, index.size):
@@ -173,7 +176,7 @@ class RingBank:
         self._kernel.advance(float(check("us", us, at_least=0.0)))
 
     def set_ambient(self, offset_k: float, *, ramp_k_per_ms: float = 0.0) -> None:
-        """From now on the ambient is `offset_k` above its reference and rises by `ramp_k_per_ms`."""
+        """Put the ambient `offset_k` above its reference and let it rise by `ramp_k_per_ms` from now on."""
         self._kernel.set_ambient(
             float(check("offset_k", offset_k)), float(check("ramp_k_per_ms", ramp_k_per_ms)) * 1e-3
         )

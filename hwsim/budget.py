@@ -28,7 +28,13 @@ class LinkBudget:
     sensitivity_dbm: float = attrs.field(default=-12.0, validator=within())
 
     def arriving_dbm(self, fibre_m: float) -> float:
-        """Power of one line on the receiver's bus. [dBm]"""
+        """Return the power of one line on the receiver's bus. [dBm]
+
+        3 dBm less three couplings of 1.5 dB, the modulator's 4.5 dB and 10 m of 0.35 dB/km:
+
+        >>> round(LinkBudget().arriving_dbm(10.0), 4)
+        -6.0035
+        """
         losses_db = 3.0 * self.coupling_db + self.modulator_db + self.fibre_db_per_km * fibre_m * 1e-3
         return self.laser_dbm - losses_db
 
@@ -41,7 +47,7 @@ def receiver_margin_db(
     lit: NDArray[np.bool_],
     fibre_m: float,
 ) -> tuple[FloatArray, FloatArray]:
-    """Margin and crosstalk penalty of each receiving ring.
+    """Return the margin and the crosstalk penalty of each receiving ring.
 
     Parameters
     ----------
@@ -58,10 +64,30 @@ def receiver_margin_db(
         Power over sensitivity after every loss and the penalty; and the penalty -10 log10(1 - x), where x is
         the power of the other lines over that of the own (Ramaswami and Sivarajan, Optical Networks,
         chapter 5: crosstalk between different wavelengths). A closed eye, x >= 1, is a penalty of infinity.
+
+    Examples
+    --------
+    Two rings, two lines of which one is lit for both. Ring 0 drops 0.9 of its own line and 0.09 of the other:
+    x = 0.1, a penalty of -10 log10(0.9) = 0.458 dB. Ring 1 drops as much of the other line as of its own:
+
+    >>> margin, penalty = receiver_margin_db(
+    ...     LinkBudget(),
+    ...     dropped=np.array([[0.9, 0.09], [0.5, 0.5]]),
+    ...     own=np.array([[True, False], [False, True]]),
+    ...     lit=np.array([True, True]),
+    ...     fibre_m=0.0,
+    ... )
+    >>> penalty.round(3)
+    array([0.458,   inf])
+    >>> margin.round(3)  # -6 dBm + 10 log10(0.9) - 0.458 dB + 12 dB
+    array([5.085,  -inf])
     """
+    # Power at each photodiode by line, where a line that is out brings none. [..., rings, lines]
     light = dropped * lit[..., np.newaxis, :]
+    # Of its own line, as if that were lit, and of all others together. [..., rings]
     signal = np.where(own, dropped, 0.0).sum(axis=-1)
     others = np.where(own, 0.0, light).sum(axis=-1)
+
     with np.errstate(divide="ignore", invalid="ignore"):
         ratio = np.where(signal > 0.0, others / signal, np.inf)
         penalty_db = -10.0 * np.log10(np.maximum(1.0 - ratio, 0.0))
@@ -75,9 +101,18 @@ def receiver_margin_db(
 def port_drop(
     resonance_ghz: FloatArray, line_ghz: FloatArray, *, fsr: FloatArray, fwhm: FloatArray, peak: FloatArray
 ) -> FloatArray:
-    """Fraction of each line at the drop port of each ring of a port, rings met in order. [..., rings, lines]
+    """Return the fraction of each line at the drop port of each ring, rings met in order. [..., rings, lines]
 
     The ring parameters are [..., rings], `line_ghz` is [lines].
+
+    Two rings of FWHM 20 GHz on lines 100 GHz apart, each on its own line. It drops 0.9 of that and
+    0.9 / (1 + 10^2) of the other; ring 1 meets what ring 0 has left, 0.003 of line 0 and 0.99 of line 1.
+
+    >>> same = {"fsr": np.full(2, 2000.0), "fwhm": np.full(2, 20.0), "peak": np.full(2, 0.9)}
+    >>> lines = np.array([0.0, 100.0])
+    >>> port_drop(lines, lines, **same).round(4)
+    array([[0.9   , 0.0089],
+           [0.    , 0.8911]])
     """
     ring = (..., np.newaxis)
     detuning = optics.wrap(resonance_ghz[ring] - line_ghz, fsr[ring])

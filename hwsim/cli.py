@@ -4,16 +4,19 @@ from collections.abc import Callable
 from functools import wraps
 from typing import Any
 
+import attrs
 import click
 import numpy as np
 
 from hwsim import optics
-from hwsim.design import LAWS, RingDesign
+from hwsim.bench import RetuneTrace, bench_of_grid
+from hwsim.design import LAWS
 from hwsim.errors import HwsimError
 from hwsim.grid import GRIDS
 from hwsim.lanes import LinkTiming, State
+from hwsim.msa_rings import RADIUS_UM, ring_design, ring_of_radius
 from hwsim.phy import RX, TeraPhy
-from hwsim.retune import RetuneTrace, retune_trace
+from hwsim.retune import retune_trace
 
 __all__ = ["main"]
 
@@ -50,15 +53,18 @@ def main() -> None:
 @click.option("--tolerance-ghz", type=float, default=2.5, help="The ring locks within this of its line.")
 @click.option("--control", type=click.Choice(LAWS), default="open-loop", help="Control law.")
 @click.option("--calibration-error", type=float, default=0.0, help="Error of the believed heater efficiency.")
-@click.option("--bias-ghz", type=float, default=200.0, help="Least shift at which the ring works.")
-@click.option("--heater-range-ghz", type=float, default=2700.0, help="Shift at the heater's limit.")
+@click.option("--grid", type=click.Choice(tuple(GRIDS)), help="Take bias and heater of the rings for a grid.")
+@click.option("--bias-ghz", type=float, show_default="200", help="Least shift at which the ring works.")
+@click.option("--heater-range-ghz", type=float, show_default="2700", help="Shift at the heater's limit.")
 @click.option("--control-us", type=float, default=1.0, help="From the decision to new heater powers.")
 @click.option("--lock-us", type=float, default=2.0, help="How long the tolerance must be held.")
 @click.option("--cdr-us", type=float, default=1.0, help="Clock and data recovery.")
 @click.option("--step-us", type=float, default=0.1, help="Step of the emulation.")
 @click.option("--plot", type=click.Path(dir_okay=False), help="Draw it too: .png, .svg or .pdf.")
 @_refusals_in_one_line
-def settle(plot: str | None, control_us: float, lock_us: float, cdr_us: float, **bench: Any) -> None:
+def settle(
+    plot: str | None, grid: str | None, control_us: float, lock_us: float, cdr_us: float, **bench: Any
+) -> None:
     """Print the timeline of one retune.
 
     A ring leaves its line, moves by --hop-ghz, and its channel is dark until the ring is within tolerance,
@@ -70,9 +76,12 @@ def settle(plot: str | None, control_us: float, lock_us: float, cdr_us: float, *
       python -m hwsim settle --hop-ghz 200
       python -m hwsim settle --hop-ghz -1600 --tau-us 5 --control over-drive
       python -m hwsim settle --hop-ghz 800 --control pi-lock --calibration-error 0.02 --plot retune.png
+      python -m hwsim settle --hop-ghz 5600 --grid cw-wdm-36nm-8x800
     """
     timing = LinkTiming(control_us=control_us, lock_us=lock_us, cdr_us=cdr_us)
-    trace = retune_trace(timing=timing, **bench)
+    given = {name: value for name, value in bench.items() if value is not None}
+    of_grid = bench_of_grid(grid) if grid else {}
+    trace = retune_trace(timing=timing, **{**of_grid, **given})
     if plot:
         from hwsim.plots import plot_trace
 
@@ -83,7 +92,7 @@ def settle(plot: str | None, control_us: float, lock_us: float, cdr_us: float, *
 
 
 def _rows_to_print(trace: RetuneTrace) -> list[int]:
-    """Every change of state, and about ten instants between them."""
+    """Return the samples at which the state changes, and about ten between them."""
     changes = np.flatnonzero(np.diff(trace.state, prepend=-1))
     regular = np.linspace(0, len(trace.time_us) - 1, 11).round().astype(int)
     return sorted({*changes.tolist(), *regular.tolist()})
@@ -105,6 +114,9 @@ def _print_trace(trace: RetuneTrace) -> None:
     click.echo("\nwhere the time goes [us]")
     for name in ("control", "thermal", "lock", "cdr", "total"):
         click.echo(f"  {name:<8} {float(getattr(stages, f'{name}_us')):7.1f}")
+    click.echo(
+        f"words pass {float(stages.align_us):.1f} us later, when the wavelengths of a macro are aligned"
+    )
     formula = optics.settling_us(trace.hop_ghz, tau_us=bench.tau_us, tolerance_ghz=bench.tolerance_ghz)
     click.echo(f"one step of power settles in tau ln(hop / tolerance) = {float(formula):.2f} us")
 
@@ -114,8 +126,9 @@ def _print_trace(trace: RetuneTrace) -> None:
 @click.option("--wavelengths", type=int, help="Rings of the port; one for each line unless given.")
 @click.option("--quality", type=float, default=1e4, help="Quality factor of the rings.")
 @click.option(
-    "--radius-um", type=float, default=5.0, help="Radius of the rings; sets the free spectral range."
+    "--design", type=click.Choice(tuple(RADIUS_UM)), help="Rings for a span; by the grid if not given."
 )
+@click.option("--radius-um", type=float, help="Radius of the rings, in place of a design by name.")
 @click.option(
     "--offset-ghz", type=float, default=0.0, help="Standard deviation of the manufacturing offsets."
 )
@@ -127,7 +140,8 @@ def spectrum(
     grid: str,
     wavelengths: int | None,
     quality: float,
-    radius_um: float,
+    design: str | None,
+    radius_um: float | None,
     offset_ghz: float,
     seed: int,
     fibre_m: float,
@@ -142,21 +156,25 @@ def spectrum(
     Examples:
       python -m hwsim spectrum
       python -m hwsim spectrum --grid cw-wdm-9nm-16x100 --quality 6000 --plot comb.png
-      python -m hwsim spectrum --grid cw-wdm-18nm-16x200 --radius-um 3
+      python -m hwsim spectrum --grid cw-wdm-36nm-8x800
+      python -m hwsim spectrum --grid cw-wdm-18nm-16x200 --radius-um 2.5
     """
-    fsr = optics.fsr_ghz(radius_um=radius_um)
+    if design is not None and radius_um is not None:
+        raise HwsimError(f"design and radius_um exclude each other, got {design!r} and {radius_um:g}")
+    lines = GRIDS[grid]
+    rings = ring_design(lines, design) if radius_um is None else ring_of_radius(radius_um, grid=lines)
     port = TeraPhy(
         macros=1,
-        wavelengths=GRIDS[grid].lines if wavelengths is None else wavelengths,
-        grid=grid,
+        wavelengths=lines.lines if wavelengths is None else wavelengths,
+        grid=lines,
         fibre_m=fibre_m,
         seed=seed,
-        design=RingDesign(
+        design=attrs.evolve(
+            rings,
             quality=quality,
-            fsr_ghz=fsr,
             offset_sigma_ghz=offset_ghz,
             # A heater for one free spectral range and the bias, whatever the radius.
-            heater_limit_mw=1.1 * (fsr + 200.0) / 90.0,
+            heater_limit_mw=1.1 * (rings.fsr_ghz + rings.bias_ghz) / rings.efficiency_ghz_per_mw,
         ),
     )
     port.tune()

@@ -55,7 +55,7 @@ class RingDesign:
     crosstalk: tuple[float, ...] = attrs.field(default=(0.03, 0.005), converter=_crosstalk)
 
     def each(self, name: str, rings: int) -> NDArray[np.float64]:
-        """One parameter as an array of `rings` numbers; `HwsimError` when it has another length."""
+        """Return one parameter as an array of `rings` numbers; `HwsimError` when it has another length."""
         value = np.asarray(getattr(self, name), dtype=np.float64)
         if value.ndim > 1 or (value.ndim == 1 and value.size != rings):
             raise HwsimError(
@@ -104,7 +104,7 @@ class ControlLaw:
         check("ControlLaw.unlock_ghz", value, above=float(self.tolerance_ghz))
 
     def codes(self, rings: int) -> NDArray[np.uint8]:
-        """The law of each ring as ``enum hwsim_law``. [rings]"""
+        """Return the law of each ring as ``enum hwsim_law``. [rings]"""
         names = [self.law] * rings if isinstance(self.law, str) else list(self.law)
         if len(names) != rings:
             raise HwsimError(
@@ -113,7 +113,7 @@ class ControlLaw:
         return np.array([LAWS.index(name) for name in names], dtype=np.uint8)
 
     def calibration(self, rings: int) -> NDArray[np.float64]:
-        """Believed over true heater efficiency of each ring. [rings]"""
+        """Return believed over true heater efficiency of each ring. [rings]"""
         error = np.asarray(self.calibration_error, dtype=np.float64)
         if error.ndim > 1 or (error.ndim == 1 and error.size != rings):
             raise HwsimError(
@@ -123,7 +123,7 @@ class ControlLaw:
         return np.ascontiguousarray(np.broadcast_to(1.0 + error, rings))
 
     def loop_ticks(self, step_us: float) -> int:
-        """Steps between two samples of the lock loop."""
+        """Return the number of steps between two samples of the lock loop."""
         ticks = self.loop_us / step_us
         if round(ticks) < 1 or abs(ticks - round(ticks)) > 1e-6:
             raise HwsimError(

@@ -38,7 +38,7 @@ def check(
     below: float | None = None,
     at_most: float | None = None,
 ) -> NDArray[np.float64]:
-    """`value` as float64, or `HwsimError` when any element is no finite number within the bounds."""
+    """Return `value` as float64, or `HwsimError` when any element is no finite number within the bounds."""
     try:
         array = np.asarray(value, dtype=np.float64)
     except (TypeError, ValueError):
@@ -61,7 +61,7 @@ def check(
 
 
 def whole(name: str, value: Any, *, at_least: int, at_most: int | None = None) -> int:
-    """`value` as an int, or `HwsimError` when it is not a whole number within the bounds."""
+    """Return `value` as an int, or `HwsimError` when it is not a whole number within the bounds."""
     if (
         isinstance(value, bool | np.bool_)
         or not isinstance(value, int | np.integer)
@@ -74,7 +74,7 @@ def whole(name: str, value: Any, *, at_least: int, at_most: int | None = None) -
 
 
 def choice(name: str, value: Any, known: tuple[str, ...]) -> str:
-    """`value` itself when it is one of `known`, else `HwsimError` with the nearest known name."""
+    """Return `value` when it is one of `known`, else raise `HwsimError` with the nearest known name."""
     if value in known:
         return str(value)
     near = difflib.get_close_matches(str(value), known, n=1)
@@ -83,7 +83,7 @@ def choice(name: str, value: Any, known: tuple[str, ...]) -> str:
 
 
 def each_within(**bounds: float) -> Callable[[Any, "attrs.Attribute[Any]", Any], None]:
-    """A validator for an attrs field that holds a number, or numbers, within `bounds`."""
+    """Return a validator for an attrs field that holds a number, or numbers, within `bounds`."""
 
     def validate(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:
         check(f"{type(instance).__name__}.{attribute.name}", value, **bounds)
@@ -92,7 +92,7 @@ def each_within(**bounds: float) -> Callable[[Any, "attrs.Attribute[Any]", Any],
 
 
 def within(**bounds: float) -> Callable[[Any, "attrs.Attribute[Any]", Any], None]:
-    """A validator for an attrs field that holds one number within `bounds`."""
+    """Return a validator for an attrs field that holds one number within `bounds`."""
     validate_each = each_within(**bounds)
 
     def validate(instance: Any, attribute: "attrs.Attribute[Any]", value: Any) -> None:

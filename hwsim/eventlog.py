@@ -38,7 +38,7 @@ class EventLog:
         return len(self._events)
 
     def at(self, where: str) -> tuple[Event, ...]:
-        """Events of one place."""
+        """Return the events of one place."""
         return tuple(event for event in self._events if event.where == where)
 
     def __str__(self) -> str:

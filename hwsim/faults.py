@@ -1,18 +1,36 @@
-"""What can break in a port. Each fault strikes a `hwsim.phy.TeraPhy` when it is injected, and is logged."""
+"""What can break in a port. Each fault is applied to a port when it is injected, and is logged."""
 
-from typing import TYPE_CHECKING, ClassVar
+from typing import ClassVar, Protocol
 
 import attrs
 
 from hwsim.errors import choice, whole, within
 
-if TYPE_CHECKING:
-    from hwsim.phy import TeraPhy
-
-__all__ = ["SIDES", "AmbientRamp", "DeadHeater", "MissingLine", "StuckRing"]
+__all__ = ["SIDES", "AmbientRamp", "Breakable", "DeadHeater", "Fault", "MissingLine", "StuckRing"]
 
 #: Transmitting and receiving rings, in the order of every array whose first axis is the side.
 SIDES = ("tx", "rx")
+
+
+class Breakable(Protocol):
+    """What a fault may do to a port; `hwsim.TeraPhy` is one."""
+
+    def break_heater(self, side: str, macro: int, slot: int, state: str) -> None:
+        """Put one heater in one of the states of `hwsim.RingBank.set_heater`."""
+
+    def lose_line(self, line: int) -> None:
+        """Put a laser line out."""
+
+    def ramp_ambient(self, k_per_ms: float) -> None:
+        """Let the ambient change at a steady rate from now on. [K/ms]"""
+
+
+class Fault(Protocol):
+    """Anything that can be injected into a port."""
+
+    def apply(self, port: Breakable) -> str:
+        """Break something of `port` and return the line for its log."""
+        ...
 
 
 @attrs.frozen(kw_only=True)
@@ -26,8 +44,8 @@ class _HeaterFault:
     macro: int = attrs.field(converter=lambda n: whole("macro", n, at_least=0))
     slot: int = attrs.field(converter=lambda n: whole("slot", n, at_least=0))
 
-    def strike(self, port: "TeraPhy") -> str:
-        """Break the heater; the line for the log."""
+    def apply(self, port: Breakable) -> str:
+        """Break the heater and return the line for the log."""
         port.break_heater(self.side, self.macro, self.slot, self.state)
         return f"{self.state} on {self.side} {self.macro}.{self.slot}"
 
@@ -52,8 +70,8 @@ class MissingLine:
 
     line: int = attrs.field(converter=lambda n: whole("line", n, at_least=0))
 
-    def strike(self, port: "TeraPhy") -> str:
-        """Put the line out; the line for the log."""
+    def apply(self, port: Breakable) -> str:
+        """Put the line out and return the line for the log."""
         port.lose_line(self.line)
         return f"laser line {self.line} missing"
 
@@ -65,7 +83,7 @@ class AmbientRamp:
     #: [K/ms]
     k_per_ms: float = attrs.field(validator=within())
 
-    def strike(self, port: "TeraPhy") -> str:
-        """Start the ramp; the line for the log."""
-        port.bank.set_ambient(port.bank.ambient_k, ramp_k_per_ms=self.k_per_ms)
+    def apply(self, port: Breakable) -> str:
+        """Start the ramp and return the line for the log."""
+        port.ramp_ambient(self.k_per_ms)
         return f"ambient changes by {self.k_per_ms:g} K/ms"

@@ -58,7 +58,7 @@ GRIDS = {
 
 
 def grid_named(grid: "str | WdmGrid") -> WdmGrid:
-    """The grid itself, or the MSA grid of that name; `HwsimError` when there is none."""
+    """Return the grid itself, or the MSA grid of that name; `HwsimError` when there is none."""
     if isinstance(grid, WdmGrid):
         return grid
     return GRIDS[choice("grid", grid, tuple(GRIDS))]

@@ -3,9 +3,6 @@
 Arrays are [2, macros, wavelengths] with the side first, 0 = tx and 1 = rx.
 """
 
-from collections import deque
-from typing import Protocol
-
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
@@ -15,26 +12,21 @@ from hwsim.budget import LinkBudget, port_drop, receiver_margin_db
 from hwsim.design import ControlLaw, RingDesign
 from hwsim.errors import HwsimError, check, choice, whole
 from hwsim.eventlog import EventLog
-from hwsim.faults import SIDES
+from hwsim.faults import SIDES, Fault
+from hwsim.fibre import FIBRE_NS_PER_M, Fibre
 from hwsim.grid import WdmGrid, grid_named
 from hwsim.lanes import Lanes, LinkTiming, State
+from hwsim.slots import check_distinct, lines_of, slots_of
+from hwsim.waits import NEGATIVE_MARGIN, why_waiting
 
-__all__ = ["FIBRE_NS_PER_M", "Fault", "TeraPhy", "advance_together"]
+__all__ = ["TeraPhy", "advance_together"]
 
 FloatArray = NDArray[np.float64]
 Mask = NDArray[np.bool_]
 
-#: Light in fibre, group index 1.468. [ns/m]
-FIBRE_NS_PER_M = 4.9
 #: Through one chiplet without the fibre, as its vendor states. [ns]
 CHIPLET_NS = 10.0
 TX, RX = range(2)
-
-
-class Fault(Protocol):
-    """Anything that can strike a port; see `hwsim.faults`."""
-
-    def strike(self, port: "TeraPhy") -> str: ...
 
 
 class TeraPhy:
@@ -61,7 +53,7 @@ class TeraPhy:
 
     Notes
     -----
-    Without `connect` the far end is this port's twin: it does what this port does when this port does it.
+    Without `connect` the port is looped back: its receivers see what its own transmitters send.
     """
 
     def __init__(
@@ -73,7 +65,7 @@ class TeraPhy:
         rate_gbps: float = 25.0,
         fibre_m: float = 10.0,
         pj_per_bit: float = 5.0,
-        design: RingDesign | None = None,
+        design: RingDesign | str | None = None,
         control: ControlLaw | None = None,
         timing: LinkTiming | None = None,
         budget: LinkBudget | None = None,
@@ -115,9 +107,7 @@ class TeraPhy:
         self._lanes = Lanes(recovers=recovers, timing=self.timing, step_us=self.step_us)
         self._far: TeraPhy = self
         self._unlit_ticks = np.zeros(self.shape, dtype=np.int64)
-        fibre_ticks = round(FIBRE_NS_PER_M * 1e-3 * self.fibre_m / self.step_us)
-        dark = np.zeros((self.macros, self.grid.lines), dtype=bool)
-        self._in_fibre = deque([dark] * (fibre_ticks + 1), maxlen=fibre_ticks + 1)
+        self._fibre = Fibre(length_m=self.fibre_m, shape=(self.macros, self.grid.lines), step_us=self.step_us)
         self._words = WordAlignment(shape=self.shape[1:], ticks=self.timing.ticks("align", self.step_us))
         self._warm_up()
 
@@ -157,31 +147,12 @@ class TeraPhy:
             Which slots; all of them by default. The others, and those already on their lines, carry on.
         """
         slots = self._slots(where)
-        asked = np.asarray(np.arange(self.wavelengths) if lines is None else lines)
-        if asked.dtype.kind not in "iu" or asked.size == 0:
-            raise HwsimError(f"lines must be whole numbers, got {lines!r}")
-        if asked.min() < 0 or asked.max() >= self.grid.lines:
-            wrong = asked[(asked < 0) | (asked >= self.grid.lines)][0]
-            raise HwsimError(f"lines must be at least 0 and at most {self.grid.lines - 1}, got {wrong}")
-        try:
-            asked = np.broadcast_to(asked, self.shape[1:])
-        except ValueError:
-            raise HwsimError(f"lines must have the shape {self.shape[1:]}, got {asked.shape}") from None
+        asked = lines_of(lines, self.shape[1:], of_grid=self.grid.lines)
         line = np.where(slots, asked, self._line[TX])
-        self._check_distinct(line, slots | self._wanted[TX])
+        check_distinct(line, slots | self._wanted[TX])
         moved = slots & ((line != self._line[TX]) | ~self._wanted[TX])
         self._line[:] = line
         self._command(np.broadcast_to(moved, self.shape))
-
-    def _check_distinct(self, line: NDArray[np.int64], wanted: Mask) -> None:
-        for macro in range(self.macros):
-            used = line[macro][wanted[macro]]
-            values, counts = np.unique(used, return_counts=True)
-            if (counts > 1).any():
-                raise HwsimError(
-                    f"lines must differ within a macro, got line {values[counts > 1][0]} "
-                    f"twice in macro {macro}"
-                )
 
     def darken(self, *, where: ArrayLike | None = None) -> None:
         """Give up slots: their rings park half a spacing above their lines."""
@@ -194,8 +165,8 @@ class TeraPhy:
         self._log_moves(before)
 
     def inject(self, fault: Fault) -> None:
-        """Let a fault strike now."""
-        self.log.add(self.time_us, "port", fault.strike(self))
+        """Apply a fault now and log it."""
+        self.log.add(self.time_us, "port", fault.apply(self))
 
     def break_heater(self, side: str, macro: int, slot: int, state: str) -> None:
         """Put one heater in one of the states of `RingBank.set_heater`."""
@@ -210,6 +181,10 @@ class TeraPhy:
         """Put a laser line out."""
         self._laser_on[whole("line", line, at_least=0, at_most=self.grid.lines - 1)] = False
 
+    def ramp_ambient(self, k_per_ms: float) -> None:
+        """Let the ambient change at a steady rate from now on. [K/ms]"""
+        self.bank.set_ambient(self.bank.ambient_k, ramp_k_per_ms=k_per_ms)
+
     def advance(self, us: float) -> None:
         """Let `us` microseconds pass, a whole number of steps. Connected ports: `advance_together`."""
         if self._far is not self:
@@ -217,13 +192,7 @@ class TeraPhy:
         advance_together((self,), us)
 
     def _slots(self, where: ArrayLike | None) -> Mask:
-        mask = np.asarray(True if where is None else where)
-        if mask.dtype != bool:
-            raise HwsimError(f"where must be a mask of slots, got {where!r}")
-        try:
-            return np.broadcast_to(mask, self.shape[1:])
-        except ValueError:
-            raise HwsimError(f"where must have the shape {self.shape[1:]}, got {mask.shape}") from None
+        return slots_of(where, self.shape[1:])
 
     def _command(self, rings: Mask) -> None:
         before = self._lanes.state.copy()
@@ -241,11 +210,11 @@ class TeraPhy:
         )
 
     def _write_heaters(self) -> None:
-        rings = self._wanted & ~self._lanes.heard & (self._write_tick <= self._tick)
+        rings = self._wanted & ~self._lanes.heaters_set & (self._write_tick <= self._tick)
         flat = np.flatnonzero(rings)
         if flat.size:
             self.bank.tune(self._line.ravel()[flat], rings=flat)
-            self._lanes.written(rings)
+            self._lanes.set_heaters(rings)
 
     def _step_rings(self) -> None:
         self._write_heaters()
@@ -255,7 +224,7 @@ class TeraPhy:
         sent = np.zeros((self.macros, self.grid.lines), dtype=bool)
         macro, slot = np.nonzero(self._lanes.state[TX] == State.UP)
         sent[macro, self._line[TX, macro, slot]] = True
-        self._in_fibre.append(sent & self._laser_on)
+        self._fibre.send(sent & self._laser_on)
 
     def _step_lanes(self) -> None:
         before = self._lanes.state.copy()
@@ -272,40 +241,40 @@ class TeraPhy:
         self._align()
 
     def _arriving(self) -> Mask:
-        """Lines that carry light on the receiving bus of each macro. [macros, lines]"""
-        return self._far._in_fibre[0]
+        """Return which lines carry light on the receiving bus of each macro. [macros, lines]"""
+        return self._far._fibre.arriving
 
     def _light(self) -> Mask:
-        """Whether light of its line reaches each ring. [2, macros, wavelengths]"""
+        """Return whether light of its line reaches each ring. [2, macros, wavelengths]"""
         light = np.empty(self.shape, dtype=bool)
         light[TX] = self._laser_on[self._line[TX]]
         light[RX] = np.take_along_axis(self._arriving(), self._line[RX], axis=1)
         return light
 
     def _explain(self, light: Mask, margin_db: FloatArray) -> None:
-        """Find out why wavelengths wait, and log what is new."""
+        """Find out why wavelengths wait, and log what is new. `light` and the arrays below are
+        [2, macros, wavelengths], `margin_db` is [macros, wavelengths]."""
         state = self._lanes.state
-        reachable = self.bank.reachable.reshape(self.shape)
-        late = self._lanes.ticks_in_state * self.step_us > 20.0 * float(np.max(self.bank.design.tau_us))
-        off_ghz = self.bank.detuning_ghz.reshape(self.shape)
+        slowest_us = 20.0 * float(np.max(self.bank.design.tau_us))
         # A receiver that gets ready with its far end sees light one fibre later: only then is it missing.
         unlit = (state == State.CDR) & ~light
         self._unlit_ticks = np.where(unlit, self._unlit_ticks + 1, 0)
-        missing = unlit & (self._unlit_ticks > np.array([0, len(self._far._in_fibre)]).reshape(2, 1, 1))
-        waits = np.full(self.shape, "", dtype=object)
-        for ring in zip(*np.nonzero((state == State.TUNING) & self._lanes.heard), strict=True):
-            if not reachable[ring]:
-                waits[ring] = "no heater power reaches the line"
-            elif late[ring]:
-                waits[ring] = "the ring does not reach its line"
-        for ring in zip(*np.nonzero(state == State.CDR), strict=True):
-            if missing[ring]:
-                waits[ring] = f"no light on line {self._line[ring]}"
-            elif light[ring] and ring[0] == RX and margin_db[ring[1:]] <= 0.0:
-                waits[ring] = "negative margin"
+        allowed_ticks = np.array([0, self._far._fibre.steps]).reshape(2, 1, 1)
+        waits = why_waiting(
+            state,
+            line=self._line,
+            tuning=self._lanes.heaters_set,
+            reachable=self.bank.reachable.reshape(self.shape),
+            late=self._lanes.ticks_in_state * self.step_us > slowest_us,
+            missing=unlit & (self._unlit_ticks > allowed_ticks),
+            lit=light,
+            margin_db=np.stack([np.full_like(margin_db, np.inf), margin_db]),
+        )
+
+        off_ghz = self.bank.detuning_ghz.reshape(self.shape)
         for ring in zip(*np.nonzero((waits != self._waits) & (waits != "")), strict=True):
             note = f", {off_ghz[ring]:+.1f} GHz off" if state[ring] == State.TUNING else ""
-            if waits[ring] == "negative margin":
+            if waits[ring] == NEGATIVE_MARGIN:
                 note = f", {margin_db[ring[1:]]:.1f} dB"
             self.log.add(self.time_us, self._name(ring), f"waits: {waits[ring]}{note}")
         self._waits = waits
@@ -313,8 +282,8 @@ class TeraPhy:
     def _align(self) -> None:
         before = self._words.aligned.copy()
         up = self._lanes.state[RX] == State.UP
-        coming = self._wanted[RX] & ~up & (self._waits[RX] == "")
-        self._words.step(up=up, coming=coming)
+        pending = self._wanted[RX] & ~up & (self._waits[RX] == "")
+        self._words.step(up=up, pending=pending)
         for macro in np.flatnonzero((self._words.aligned & ~before).any(axis=1)):
             lanes = int(self._words.aligned[macro].sum())
             self.log.add(

@@ -6,10 +6,10 @@ from typing import Any
 import numpy as np
 
 from hwsim import optics
+from hwsim.bench import RetuneTrace
 from hwsim.errors import HwsimError
 from hwsim.lanes import State
 from hwsim.phy import TeraPhy
-from hwsim.retune import RetuneTrace
 
 __all__ = ["plot_spectrum", "plot_trace"]
 

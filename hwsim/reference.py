@@ -91,11 +91,26 @@ class NumpyKernel:
         self._apply(now_us)
 
     def _solve(self, retuned: NDArray[np.bool_], now_us: float) -> None:
-        """Projected Gauss-Seidel along each port, all ports at once."""
-        touched = retuned.any(axis=1)
+        """Find the steady powers that hold every tuned ring on its line, by projected Gauss-Seidel.
+
+        Solves believed (P_i + sum_d c_d P_(i +- d)) = wanted_i with 0 <= P_i <= limit_i. `retuned` is
+        [ports, rings_per_port]; ring k of all ports is solved at once, in the order of k as in C.
+
+        One port of two rings of 90 GHz/mW with 10 % of crosstalk; ring 0 wants 99 GHz, ring 1 wants 45 GHz:
+        P_0 + 0.1 P_1 = 1.1 mW and P_1 + 0.1 P_0 = 0.5 mW: P_1 = (0.5 - 0.11) / 0.99 = 0.3939 mW.
+
+        >>> bank = hwsim.RingBank(
+        ...     rings=2, design=hwsim.RingDesign(bias_ghz=0.0, crosstalk=(0.1,)), kernel="numpy"
+        ... )
+        >>> bank.tune_ghz(bank.resonance_ghz - [99.0, 45.0])
+        >>> bank.power_mw.round(4).tolist()
+        [1.0606, 0.3939]
+        """
+        touched = retuned.any(axis=1)  # [ports] where anything may change
         for sweep in range(200):
             moved = 0.0
             for k in range(self.p.rings_per_port):
+                # Least and greatest shift that the heater of ring k can hold beside its neighbours. [ports]
                 low = np.zeros(len(touched))
                 if self.p.compensate:
                     low = self.believed[:, k] * self._neighbours(self.steady)[:, k]
@@ -103,6 +118,7 @@ class NumpyKernel:
                 outside = (self.wanted[:, k] < low) | (self.wanted[:, k] > high)
                 choose = retuned[:, k] & (outside | (sweep == 0)) & (sweep < 20)
                 self._choose_order(choose, k, low, high, now_us)
+
                 power = np.clip((self.wanted[:, k] - low) / self.believed[:, k], 0.0, self.limit[:, k])
                 power = np.where(touched & self.tuned[:, k], power, self.steady[:, k])
                 moved = max(moved, float(np.max(np.abs(power - self.steady[:, k]) * self.believed[:, k])))
@@ -118,11 +134,17 @@ class NumpyKernel:
         high: NDArray[np.float64],
         now_us: float,
     ) -> None:
+        """Put into `wanted` the shift of the order nearest to where ring k of each port stands.
+
+        It lies in [low, high]; where the heater holds none, it is the lowest above `low`. `choose`, `low` and
+        `high` are [ports].
+        """
         warm = self.drift[:, k] * self._ambient_at(now_us)
         need = self.cold[:, k] - warm - self.line[:, k]
         lowest = np.ceil((low - need) / self.fsr[:, k])
         highest = np.floor((high - need) / self.fsr[:, k])
         nearest = np.rint((self.shift[:, k] - need) / self.fsr[:, k])
+        # Numbers of orders: shift = need + order x FSR puts one on the line. [ports]
         order = np.where(lowest > highest, lowest, np.minimum(np.maximum(nearest, lowest), highest))
         self.wanted[choose, k] = (need + order * self.fsr[:, k])[choose]
         self.goal[choose, k] = (self.wanted[:, k] + warm)[choose]

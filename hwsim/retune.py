@@ -14,144 +14,26 @@ from numpy.typing import ArrayLike, NDArray
 
 from hwsim import optics
 from hwsim.bank import RingBank
-from hwsim.design import LAWS, ControlLaw, RingDesign
-from hwsim.errors import HwsimError, check, choice, within
+from hwsim.bench import RetuneBench, RetuneStages, RetuneTrace, three_digits
+from hwsim.errors import HwsimError, check
 from hwsim.grid import WdmGrid, grid_named
-from hwsim.lanes import Lanes, LinkTiming, State
+from hwsim.lanes import Lanes, State
 
-__all__ = [
-    "RetuneBench",
-    "RetuneStages",
-    "RetuneTrace",
-    "hop_between_ghz",
-    "retune_stages",
-    "retune_time_us",
-    "retune_trace",
-]
+__all__ = ["hop_between_ghz", "retune_stages", "retune_time_us", "retune_trace"]
 
 FloatArray = NDArray[np.float64]
 _CACHE_LIMIT = 100_000
-_MOST_STEPS, _FEWEST_STEPS = 200_000, 20
 #: Stages of a retune, each of which ends with a whole step.
 _STAGES = 4
-
-
-@attrs.frozen(kw_only=True)
-class RetuneBench:
-    """One ring on a bench: what the time of a retune depends on besides the hop."""
-
-    #: Thermal time constant. [us]
-    tau_us: float = attrs.field(default=4.0, validator=within(above=0.0))
-    #: The ring locks within this of its line. [GHz]
-    tolerance_ghz: float = attrs.field(default=2.5, validator=within(above=0.0))
-    #: Control law: 'open-loop', 'over-drive' or 'pi-lock'.
-    control: str = attrs.field(default="open-loop")
-    #: Times that are not physics of the ring.
-    timing: LinkTiming = attrs.field(factory=LinkTiming, validator=attrs.validators.instance_of(LinkTiming))
-    #: Least shift at which a ring works; a hop up starts there and a hop down ends there. [GHz]
-    bias_ghz: float = attrs.field(default=200.0, validator=within(at_least=0.0))
-    #: Shift at the heater's limit, which over-drive runs into. [GHz] As `RingDesign`: 30 mW of 90 GHz/mW.
-    heater_range_ghz: float = attrs.field(default=2700.0, validator=within(above=0.0))
-    #: Error of the heater efficiency that the controller believes in, as a fraction.
-    calibration_error: float = attrs.field(default=0.0, validator=within(above=-1.0, at_most=1e6))
-    #: Step of the emulation, and so the resolution of the answer. [us]
-    step_us: float = attrs.field(default=0.1, validator=within(above=0.0))
-
-    @control.validator
-    def _known_law(self, _: Any, value: str) -> None:
-        choice("RetuneBench.control", value, LAWS)
-
-    def ring_bank(self, rings: int) -> RingBank:
-        """One ring on each port, cold on its line, whose other orders are out of reach."""
-        efficiency = 90.0
-        loop_us = max(1, round(1.0 / self.step_us)) * self.step_us
-        return RingBank(
-            rings=rings,
-            rings_per_port=1,
-            grid=WdmGrid(name="bench", lines=1, spacing_ghz=1.0),
-            design=RingDesign(
-                tau_us=self.tau_us,
-                efficiency_ghz_per_mw=efficiency,
-                heater_limit_mw=self.heater_range_ghz / efficiency,
-                fsr_ghz=1e3 * self.heater_range_ghz,
-                bias_ghz=0.0,
-                crosstalk=(),
-            ),
-            control=ControlLaw(
-                law=self.control,
-                tolerance_ghz=self.tolerance_ghz,
-                loop_us=loop_us,
-                loop_response_us=max(4.0, loop_us),
-                calibration_error=self.calibration_error,
-            ),
-            step_us=self.step_us,
-        )
-
-    def check_hops(self, hops: FloatArray) -> None:
-        room = self.heater_range_ghz - self.bias_ghz
-        if np.abs(hops).max(initial=0.0) > room:
-            raise HwsimError(
-                f"hop_ghz must be at most {room:g} either way, the heater's {self.heater_range_ghz:g} GHz "
-                f"less the bias of {self.bias_ghz:g} GHz, got {hops[np.argmax(np.abs(hops))]:g}"
-            )
-
-    def __attrs_post_init__(self) -> None:
-        least_us = _three_digits(self.patience_us / _MOST_STEPS, math.ceil)
-        most_us = _three_digits(self.patience_us / _FEWEST_STEPS, math.floor)
-        if not least_us <= self.step_us <= most_us:
-            raise HwsimError(
-                f"RetuneBench.step_us must be from {least_us:.3g} to {most_us:.3g} for retunes as slow as "
-                f"these, got {self.step_us:g}"
-            )
-
-    @property
-    def patience_us(self) -> float:
-        """Beyond this nothing comes up any more: every exponential has fallen by e^-60. [us]"""
-        timing = self.timing
-        fixed_us = timing.control_us + timing.lock_us + timing.cdr_us
-        return fixed_us + 60.0 * (self.tau_us + 4.0) + 10.0
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class RetuneStages:
-    """Where the time of a retune goes; every field has the shape of the hops. [us]"""
-
-    #: From the decision to new heater powers.
-    control_us: FloatArray
-    #: From there until the ring is within tolerance for good.
-    thermal_us: FloatArray
-    #: Staying within it.
-    lock_us: FloatArray
-    #: Clock and data recovery.
-    cdr_us: FloatArray
-
-    @property
-    def total_us(self) -> FloatArray:
-        """From the decision until the channel is up. [us]"""
-        return self.control_us + self.thermal_us + self.lock_us + self.cdr_us
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class RetuneTrace:
-    """One retune and a little of what follows, sampled at every step; arrays are [samples]."""
-
-    hop_ghz: float
-    bench: RetuneBench
-    stages: RetuneStages
-    time_us: FloatArray
-    #: Above the ambient.
-    temperature_k: FloatArray
-    detuning_ghz: FloatArray
-    #: Fraction of the new line's power at the drop port.
-    drop: FloatArray
-    power_mw: FloatArray
-    state: NDArray[np.int8]
 
 
 def _emulate(
     hops: FloatArray, bench: RetuneBench, watch: Callable[[float, RingBank, Lanes], None] | None = None
 ) -> FloatArray:
-    """Retune one ring by each of `hops` at once; the four stages of each. [4, hops] [us]"""
+    """Retune one ring by each of `hops` at once and return the four stages of each. [4, hops] [us]
+
+    `watch(time_us, bank, lanes)` is called at every step, and a little beyond the end.
+    """
     rings = len(hops)
     bank = bench.ring_bank(rings)
     start = np.where(hops > 0, bench.bias_ghz, bench.bias_ghz - hops)
@@ -162,12 +44,13 @@ def _emulate(
     lanes = Lanes(recovers=every, timing=bench.timing, step_us=bench.step_us)
     lanes.command(every)
     control_ticks = bench.timing.ticks("control", bench.step_us)
+    # Time at which each ring first reached each state. [states, hops] [us]
     entered = np.zeros((State.UP + 1, rings))
     before = lanes.state.copy()
     for tick in range(int(np.ceil(bench.patience_us / bench.step_us)) + _STAGES):
         if tick == control_ticks:
             bank.tune_ghz(-(start + hops))
-            lanes.written(every)
+            lanes.set_heaters(every)
         if watch is not None:
             watch(tick * bench.step_us, bank, lanes)
         bank.advance(bench.step_us)
@@ -196,7 +79,7 @@ def _emulate(
 
 
 def _remedy(hop_ghz: float, bench: RetuneBench, bank: RingBank) -> str:
-    """What brings a hop within tolerance that a calibration error keeps out of it."""
+    """Return what to do about a hop that a calibration error keeps out of tolerance, in words."""
     locked = attrs.evolve(bench, control="pi-lock")
     if bench != locked:
         try:
@@ -209,26 +92,29 @@ def _remedy(hop_ghz: float, bench: RetuneBench, bank: RingBank) -> str:
     seen_ghz = bank.fwhm_ghz[0] / 2.0 * np.sqrt(1.0 / bank.control.capture - 1.0)
     reach_ghz = max(bench.tolerance_ghz, float(seen_ghz))
     shift_ghz = bench.bias_ghz + max(hop_ghz, 0.0)
-    least = -_three_digits(reach_ghz / (shift_ghz + reach_ghz), math.floor)
+    least = -three_digits(reach_ghz / (shift_ghz + reach_ghz), math.floor)
     if shift_ghz <= reach_ghz:
         return f"'pi-lock' removes errors of at least {least:.3g}"
-    most = _three_digits(reach_ghz / (shift_ghz - reach_ghz), math.floor)
+    most = three_digits(reach_ghz / (shift_ghz - reach_ghz), math.floor)
     return f"'pi-lock' removes errors from {least:.3g} to {most:.3g}"
-
-
-def _three_digits(value: float, rounded: Callable[[float], int]) -> float:
-    """A positive number to three digits, up or down, so that what a message allows is allowed."""
-    unit = 10.0 ** (math.floor(math.log10(value)) - 2)
-    return float(f"{rounded(value / unit) * unit:.3g}")
 
 
 _cache: dict[tuple[float, RetuneBench], tuple[float, ...]] = {}
 
 
 def _stages_of(hops: FloatArray, bench: RetuneBench) -> FloatArray:
-    """The four stages of each hop, each hop emulated once in the life of the program. [4, hops] [us]"""
+    """Return the four stages of each hop, each emulated once in the life of the program. [4, hops] [us]
+
+    >>> _stages_of(np.array([200.0, 0.0, 200.0]), RetuneBench()).round(1)
+    array([[ 1. ,  0. ,  1. ],
+           [17.6,  0. , 17.6],
+           [ 2. ,  0. ,  2. ],
+           [ 1. ,  0. ,  1. ]])
+    """
     bench.check_hops(hops)
+    # The different hops in ascending order, and which of them each hop is. [distinct], [hops]
     distinct, which = np.unique(np.round(hops, 6), return_inverse=True)
+
     moving = [hop for hop in distinct.tolist() if hop != 0.0]
     if len(_cache) + len(moving) > _CACHE_LIMIT:
         _cache.clear()
@@ -236,6 +122,7 @@ def _stages_of(hops: FloatArray, bench: RetuneBench) -> FloatArray:
     if new:
         for hop, stages in zip(new, _emulate(np.array(new), bench).T.tolist(), strict=True):
             _cache[hop, bench] = tuple(stages)
+
     rest = (0.0, 0.0, 0.0, 0.0)
     known = np.array([_cache[hop, bench] if hop else rest for hop in distinct.tolist()]).reshape(-1, 4)
     return known[which].T
@@ -255,21 +142,45 @@ def retune_stages(hop_ghz: ArrayLike, **bench: Any) -> RetuneStages:
     Returns
     -------
     RetuneStages
-        Arrays of the shape of `hop_ghz`.
+        Arrays of the shape of `hop_ghz`: the stages, `total_us` until the channel is up, and `words_us`, with
+        word alignment, until it carries words.
 
     Raises
     ------
     HwsimError
         When a parameter is out of range, a hop is beyond the heater's range, or the law cannot bring the ring
         within tolerance.
+
+    Examples
+    --------
+    1 us of control, 4 ln(200 / 2.5) = 17.6 us of heat in steps of 0.1 us, 2 us of lock, 1 us of recovery;
+    then 0.5 us of alignment. A ring that stays on its line pays nothing:
+
+    >>> stages = retune_stages([200.0, 0.0])
+    >>> stages.total_us.round(1), stages.words_us.round(1)
+    (array([21.6,  0. ]), array([22.1,  0. ]))
     """
     hops = check("hop_ghz", hop_ghz)
-    stages = _stages_of(hops.ravel(), RetuneBench(**bench)).reshape(4, *hops.shape)
-    return RetuneStages(control_us=stages[0], thermal_us=stages[1], lock_us=stages[2], cdr_us=stages[3])
+    on_bench = RetuneBench(**bench)
+    stages = _stages_of(hops.ravel(), on_bench).reshape(4, *hops.shape)
+    return _named(stages, on_bench, moving=hops != 0.0)
+
+
+def _named(stages: FloatArray, bench: RetuneBench, *, moving: ArrayLike) -> RetuneStages:
+    """Return the four stages of each hop by name, and the alignment of those that move. [4, ...]"""
+    control_us, thermal_us, lock_us, cdr_us = stages
+    align_us = bench.timing.ticks("align", bench.step_us) * bench.step_us
+    return RetuneStages(
+        control_us=control_us,
+        thermal_us=thermal_us,
+        lock_us=lock_us,
+        cdr_us=cdr_us,
+        align_us=np.where(moving, align_us, 0.0),
+    )
 
 
 def retune_time_us(hop_ghz: ArrayLike, **bench: Any) -> float | FloatArray:
-    """Time from the decision to retune until the channel is up again. [us]
+    """Return the time from the decision to retune until the channel is up again, without alignment. [us]
 
     Parameters and errors as for `retune_stages`. Equal hops are emulated once in the life of the program.
 
@@ -285,9 +196,12 @@ def retune_time_us(hop_ghz: ArrayLike, **bench: Any) -> float | FloatArray:
 def hop_between_ghz(
     before: ArrayLike, after: ArrayLike, *, grid: str | WdmGrid = "cw-wdm-9nm-8x200"
 ) -> FloatArray:
-    """Hop of rings that go from lines `before` to lines `after` of a grid. [GHz]
+    """Return the hop of rings that go from lines `before` to lines `after` of a grid. [GHz]
 
     A higher line has a higher frequency and needs less heat, so that going up the grid is a hop down.
+
+    >>> hop_between_ghz([0, 3], [7, 2])
+    array([-1400.,   200.])
     """
     lines = grid_named(grid).line_ghz
     ends = []
@@ -302,7 +216,10 @@ def hop_between_ghz(
 
 
 def retune_trace(hop_ghz: float, **bench_fields: Any) -> RetuneTrace:
-    """One retune with all that happens at every step. Parameters and errors as for `retune_stages`."""
+    """Emulate one retune and return all that happens at every step.
+
+    Parameters and errors are those of `retune_stages`.
+    """
     hop = float(check("hop_ghz", hop_ghz))
     if hop == 0.0:
         raise HwsimError("hop_ghz must not be 0 in a trace: nothing would happen")
@@ -319,12 +236,12 @@ def retune_trace(hop_ghz: float, **bench_fields: Any) -> RetuneTrace:
             (time_us, bank.temperature_k[0], detuning, drop, bank.power_mw[0], float(lanes.state[0]))
         )
 
-    control_us, thermal_us, lock_us, cdr_us = _emulate(np.array([hop]), bench, watch)[:, 0]
+    stages = _emulate(np.array([hop]), bench, watch)[:, 0]
     time, temperature, detuning, drop, power, state = np.array(samples).T
     return RetuneTrace(
         hop_ghz=hop,
         bench=bench,
-        stages=RetuneStages(control_us=control_us, thermal_us=thermal_us, lock_us=lock_us, cdr_us=cdr_us),
+        stages=_named(stages, bench, moving=True),
         time_us=time,
         temperature_k=temperature,
         detuning_ghz=detuning,

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sipml_core.estimators import ESTIMATORS
 from sipml_core.gpus import GPU_MODELS
 from sipml_core.placement import PLACERS
-from sipml_core.plugin import GpuModel, Placer, Workload, hookimpl
+from sipml_core.plugin import Estimator, GpuModel, Placer, Workload, hookimpl
 from sipml_core.workloads import WORKLOADS
 
 
@@ -23,3 +24,8 @@ def sipml_gpu_models() -> Iterable[type[GpuModel]]:
 @hookimpl
 def sipml_placers() -> Iterable[type[Placer]]:
     return PLACERS
+
+
+@hookimpl
+def sipml_estimators() -> Iterable[type[Estimator]]:
+    return ESTIMATORS

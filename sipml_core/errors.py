@@ -4,6 +4,10 @@ from __future__ import annotations
 
 import difflib
 from collections.abc import Iterable
+from typing import Any
+
+#: Letters of a value that a message shows at most.
+SHOWN_LETTERS = 80
 
 
 class SipmlError(Exception):
@@ -27,16 +31,40 @@ class StalledError(SipmlError):
 
 
 class LimitError(SipmlError):
-    """A wall-clock or simulated-time limit was reached before the job ended."""
+    """The wall-clock limit was reached before the work ended."""
 
 
-class TooSlowError(LimitError):
+class TooSlowError(SipmlError):
     """The job takes longer than the simulated time that it was given."""
+
+
+def shown(value: Any) -> str:
+    """Return a value as messages quote it: as Python writes it, without the middle if it is long.
+
+    >>> shown("fast"), shown(1.5)
+    ("'fast'", '1.5')
+    >>> len(shown("x" * 3000))
+    80
+    """
+    try:
+        return brief(repr(value))
+    except ValueError:  # more digits than Python turns into text
+        digits = 1 + int(abs(value).bit_length() * 0.30103) if isinstance(value, int) else "many"
+        return f"an integer of about {digits} digits"
+    except RecursionError:
+        return "a value nested too deeply"
+
+
+def brief(text: str) -> str:
+    """Return a text in one line of at most `SHOWN_LETTERS` letters: its middle is left out if need be."""
+    line = text if text.isprintable() else repr(text)[1:-1]
+    half = (SHOWN_LETTERS - 5) // 2
+    return line if len(line) <= SHOWN_LETTERS else f"{line[: half + 1]} ... {line[-half:]}"
 
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to a mistyped one, or None if nothing is close."""
-    close = difflib.get_close_matches(name, list(known), n=1, cutoff=0.5)
+    close = difflib.get_close_matches(name[:SHOWN_LETTERS], list(known), n=1, cutoff=0.5)
     return close[0] if close else None
 
 
@@ -45,4 +73,4 @@ def unknown(what: str, name: str, known: Iterable[str]) -> str:
     names = sorted(known)
     close = nearest(name, names)
     hint = f"; did you mean {close!r}?" if close else ";"
-    return f"no {what} {name!r}{hint} known: {', '.join(names) or 'none'}"
+    return f"no {what} {shown(name)}{hint} known: {', '.join(names) or 'none'}"

@@ -51,8 +51,9 @@ def sanitizing_compiler(tmp_path_factory):
 
 @pytest.fixture(scope="session")
 def run_sanitized(sanitizing_compiler, tmp_path_factory):
-    """run_sanitized(sources, test, *arguments): the C test, compiled without a warning together with the
-    sources of a folder (but not with what cffi wrote there, _*.c), and run."""
+    """run_sanitized(sources, test, *arguments): compile a C test without a warning, together with the sources
+    of a folder (but not with what cffi wrote there, _*.c), and run it: no read or write out of bounds, no
+    leak, no undefined behaviour, no failed expectation."""
 
     @functools.cache
     def built(sources, test):
@@ -74,6 +75,8 @@ def run_sanitized(sanitizing_compiler, tmp_path_factory):
         return programme
 
     def run(sources, test, *arguments):
-        return subprocess.run([built(sources, test), *arguments], capture_output=True, text=True)
+        ran = subprocess.run([built(sources, test), *arguments], capture_output=True, text=True)
+        assert ran.returncode == 0, ran.stdout + ran.stderr
+        return ran
 
     return run

@@ -202,48 +202,9 @@ double hwsim_bank_time_us(const hwsim_bank *bank)
     return (double)bank->tick * bank->step_us + bank->phase_us;
 }
 
-double hwsim_ambient_at(const hwsim_bank *bank, double time_us)
-{
-    return bank->ambient_k + bank->ramp_k_per_us * (time_us - bank->ambient_at_us);
-}
-
 double hwsim_bank_ambient_k(const hwsim_bank *bank)
 {
     return hwsim_ambient_at(bank, hwsim_bank_time_us(bank));
-}
-
-double hwsim_lorentz(double detuning_ghz, double fwhm_ghz)
-{
-    const double x = 2.0 * detuning_ghz / fwhm_ghz;
-    return 1.0 / (1.0 + x * x);
-}
-
-static double resonance(const hwsim_bank *bank, int64_t i, double time_us)
-{
-    return bank->cold_ghz[i] - bank->drift[i] * hwsim_ambient_at(bank, time_us) - bank->shift_ghz[i];
-}
-
-double hwsim_detuning(const hwsim_bank *bank, int64_t i, double time_us)
-{
-    const double offset = resonance(bank, i, time_us) - bank->line_ghz[i];
-    return offset - bank->fsr_ghz[i] * nearbyint(offset / bank->fsr_ghz[i]);
-}
-
-/* Coupled-mode theory of a ring with two equal couplers: with peak drop T, the light left on the bus at
- * resonance is (1 - sqrt T)^2. */
-static double through(double peak_drop, double lorentz)
-{
-    const double left = 1.0 - sqrt(peak_drop);
-    return 1.0 - (1.0 - left * left) * lorentz;
-}
-
-static int reachable(const hwsim_bank *bank, int64_t i)
-{
-    const double own = bank->gain[i] * bank->calibration[i] * bank->steady_mw[i];
-    const double others = bank->compensate ? bank->gain[i] * bank->calibration[i] *
-                                                 hwsim_neighbour_mw(bank, bank->steady_mw, i)
-                                           : 0.0;
-    return fabs(own + others - bank->wanted_ghz[i]) <= bank->lock_ghz;
 }
 
 static double field_of(const hwsim_bank *bank, int field, int64_t i)
@@ -259,19 +220,19 @@ static double field_of(const hwsim_bank *bank, int field, int64_t i)
     case HWSIM_ENERGY_NJ:
         return bank->energy_nj[i];
     case HWSIM_RESONANCE_GHZ:
-        return resonance(bank, i, now_us);
+        return hwsim_resonance(bank, i, now_us);
     case HWSIM_DETUNING_GHZ:
         return detuning;
     case HWSIM_DROP:
         return bank->peak_drop[i] * lorentz;
     case HWSIM_THROUGH:
-        return through(bank->peak_drop[i], lorentz);
+        return hwsim_through(bank->peak_drop[i], lorentz);
     case HWSIM_LOCKED:
         return bank->tuned[i] && bank->band_ghz[i] == bank->unlock_ghz ? 1.0 : 0.0;
     case HWSIM_SINCE_US:
         return bank->since_us[i];
     default:
-        return reachable(bank, i) ? 1.0 : 0.0;
+        return hwsim_reachable(bank, i) ? 1.0 : 0.0;
     }
 }
 

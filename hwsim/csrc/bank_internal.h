@@ -40,13 +40,33 @@ struct hwsim_bank {
     uint8_t *port_has_loop;    /* [ports] */
 };
 
+/* Each source calls only those above it here: ring.c, then control.c; bank.c and advance.c call both. */
+
+/* ring.c: closed forms */
+
+/* Return the ambient above its reference at time_us. [K] */
 double hwsim_ambient_at(const hwsim_bank *bank, double time_us);
-/* To the nearest order, at time_us. */
+
+/* Return the resonance of one ring against the grid's centre at time_us; others lie whole FSRs away. [GHz] */
+double hwsim_resonance(const hwsim_bank *bank, int64_t ring, double time_us);
+
+/* Return the resonance nearest to the ring's line, less that line, at time_us: in [-fsr/2, fsr/2]. [GHz] */
 double hwsim_detuning(const hwsim_bank *bank, int64_t ring, double time_us);
+
+/* Return the drop-port response over its peak, 1 / (1 + (2 detuning / fwhm)^2). */
 double hwsim_lorentz(double detuning_ghz, double fwhm_ghz);
 
-/* Sum over neighbours on the same port of c_d * power, for one ring. [mW] */
+/* Return the fraction that stays on the bus where the drop response over its peak is `lorentz`. Coupled-mode
+ * theory of a ring with two equal couplers: with peak drop T, (1 - sqrt T)^2 is left at resonance. */
+double hwsim_through(double peak_drop, double lorentz);
+
+/* Return the sum over neighbours on the same port of c_d * power, for one ring. [mW] */
 double hwsim_neighbour_mw(const hwsim_bank *bank, const double *power_mw, int64_t ring);
+
+/* Return whether the calibrated powers put the ring within lock_ghz of the shift it aims at. */
+int hwsim_reachable(const hwsim_bank *bank, int64_t ring);
+
+/* control.c: powers */
 
 /* Count the energy of a port up to time_us at its present powers. */
 void hwsim_port_count_energy(hwsim_bank *bank, int64_t port, double time_us);

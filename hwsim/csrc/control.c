@@ -13,19 +13,6 @@ static double clamp(double x, double low, double high)
     return x < low ? low : (x > high ? high : x);
 }
 
-double hwsim_neighbour_mw(const hwsim_bank *bank, const double *power_mw, int64_t ring)
-{
-    const int64_t first = ring - ring % bank->rings_per_port;
-    const int64_t end = first + bank->rings_per_port;
-    double sum = 0.0;
-    for (int64_t d = 1; d <= bank->crosstalk_reach; d++) {
-        const double left = ring - d >= first ? power_mw[ring - d] : 0.0;
-        const double right = ring + d < end ? power_mw[ring + d] : 0.0;
-        sum += bank->crosstalk[d - 1] * (left + right);
-    }
-    return sum;
-}
-
 void hwsim_port_count_energy(hwsim_bank *bank, int64_t port, double time_us)
 {
     const int64_t first = port * bank->rings_per_port;

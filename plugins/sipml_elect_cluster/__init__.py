@@ -7,8 +7,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import at_least, format_gbps, option, parse_gbps, parse_us, positive
-from sipml_core.model import NO_LINK, Cluster, Fabric, PairArray, Routes
+from sipml_core.fields import at_least, between, format_gbps, option, parse_gbps, parse_us, positive
+from sipml_core.model import MAX_GPUS, NO_LINK, Cluster, Fabric, PairArray, Routes
 from sipml_core.plugin import Topology, hookimpl
 
 #: Uplink of one server in the paper's evaluation (SiP-ML, section 4.2). [Gbps]
@@ -29,7 +29,7 @@ def _optional_gbps(doc: str) -> float | None:
 
 @attrs.frozen(kw_only=True)
 class ElectClusterOptions:
-    server_gpus: int = option(8, doc="GPUs in one server", validator=at_least(1))
+    server_gpus: int = option(8, doc="GPUs in one server", validator=between(1, MAX_GPUS))
     uplink_gbps: float | None = _optional_gbps(
         "uplink of one server, and its downlink, shared by its GPUs; "
         f"{PAPER_UPLINK_GBPS:g} if none of the three ways to size it is given"
@@ -94,7 +94,7 @@ class ElectCluster(Topology):
         )
 
     def _uplinks_gbps(self, cluster: Cluster) -> NDArray[np.float64]:
-        """Capacity of each uplink; the last server may hold fewer GPUs than the others. [Gbps]"""
+        """Return the capacity of each uplink; the last server may hold fewer GPUs than the others. [Gbps]"""
         options, size = self.options, self.options.server_gpus
         if options.uplink_per_gpu_gbps is not None:
             return np.full(cluster.gpus, options.uplink_per_gpu_gbps)

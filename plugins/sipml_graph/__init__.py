@@ -7,7 +7,7 @@ from pathlib import Path
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import one_of, option
+from sipml_core.fields import file_path, one_of, option
 from sipml_core.model import Cluster, Fabric
 from sipml_core.plugin import Topology, hookimpl
 from sipml_graph.edgelist import read_graph
@@ -17,17 +17,19 @@ class Graph(Topology):
     """The links of the file, shortest-path routes, and the bandwidth of the cluster as each GPU's port."""
 
     name = "graph"
-    summary = "any network of links and switches, from a CSV or TOML file"
+    summary = "any network of links and switches, from a CSV, TOML or GraphML file"
 
     @attrs.frozen(kw_only=True)
     class Options:
-        file: str = option(
+        file: str = file_path(
             doc="a .csv with the columns from, to, gbps, latency_us (a blank gbps is the bandwidth of a "
-            "GPU) and GPUs named gpu0, gpu1, ..., or a .toml with [[edge]] and [[node]] tables; "
-            "a relative name counts from the folder of the experiment file",
-            files=("",),
+            "GPU) and GPUs named gpu0, gpu1, ..., a .toml with [[edge]] and [[node]] tables, or a .graphml; "
+            "a relative name counts from the folder of the experiment file"
         )
-        directed: bool = option(False, doc="every edge is one way; otherwise it is a link in each direction")
+        directed: bool = option(
+            False,
+            doc="every edge is one way; otherwise it is a link in each direction; GraphML says it itself",
+        )
         routing: str = option(
             "ecmp", validator=one_of("ecmp", "shortest"),
             doc="ecmp: pairs spread over the shortest paths by a hash; shortest: the first one",

@@ -68,12 +68,12 @@ class OcsPlan(CircuitPlan):
 
     @property
     def total_gbps(self) -> float:
-        """Capacity of all circuits together. [Gbps]"""
+        """Return the capacity of all circuits together. [Gbps]"""
         return float(self.gbps.sum())
 
     @property
     def minimum_ratio(self) -> float:
-        """Least capacity / demand over demanded pairs: what is maximised. [Gbps per unit of demand]
+        """Return the least capacity / demand over demanded pairs, the objective. [Gbps per unit of demand]
 
         0 if a pair is unserved, infinite without demand.
         """
@@ -81,12 +81,12 @@ class OcsPlan(CircuitPlan):
 
     @property
     def served_ratio(self) -> float:
-        """The same over demanded pairs that have a circuit. [Gbps per unit of demand]"""
+        """Return the same over demanded pairs that have a circuit. [Gbps per unit of demand]"""
         return self._least(self._demanded_gbps > 0)
 
     @property
     def bound_ratio(self) -> float | None:
-        """What `minimum_ratio` cannot exceed even if circuits were fractions (the LP bound).
+        """Return what `minimum_ratio` cannot exceed even if circuits were fractions (the LP bound).
 
         None without demand.
         """
@@ -103,7 +103,7 @@ class OcsPlan(CircuitPlan):
         return float(ratios.min()) if len(ratios) else np.inf
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One record per pair: circuits, how many were already there, and their switches."""
+        """Yield one record per pair: circuits, how many were already there, and their switches."""
         for k, row in enumerate(super().rows()):
             on = np.flatnonzero(self.port_map[:, row["src"]] == row["dst"])
             yield row | {
@@ -167,7 +167,7 @@ class OcsPlan(CircuitPlan):
 
 
 def switches_of(control: CircuitControl, scheduler: str) -> OcsCircuits:
-    """`control` if it is made of circuit switches; otherwise one line that says who can control it."""
+    """Return `control` if it is made of circuit switches; otherwise raise who can control it."""
     if not isinstance(control, OcsCircuits):
         raise ConfigError(
             f"scheduler {scheduler!r} controls optical circuit switches (topology 'sip-ocs'), "

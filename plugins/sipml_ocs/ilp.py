@@ -10,21 +10,19 @@ Two forms of the same problem:
 
 from __future__ import annotations
 
-import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, unknown
 from sipml_core.model import TrafficMatrix
+from sipml_core.scheduling.programme import Entries, Solution, maximise
 from sipml_ocs.kernel import Problem
-
-Entries = list[tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]]
 
 
 def fewest(
     problem: Problem, traffic: TrafficMatrix, formulation: str, time_limit_s: float
 ) -> tuple[NDArray[np.int32], bool]:
-    """The fewest circuits that maximise min(circuits / demand), and whether HiGHS proved it. [pairs]
+    """Return the fewest circuits that maximise min(circuits / demand) [pairs], and whether HiGHS proved it.
 
     No GPU may have more peers than switches.
     """
@@ -34,104 +32,86 @@ def fewest(
     if traffic.pairs == 0:
         return np.zeros(0, dtype=np.int32), True
     circuits, proved = forms[formulation](problem, traffic, time_limit_s)
+
+    # The programme may give a pair more than its ratio needs: what is left over is for the filling.
     ratio = (circuits / problem.share).min()
     needed = np.ceil(ratio * problem.share * (1 - 1e-12))
     return np.maximum(needed, 1).astype(np.int32), proved
 
 
 def _compact(problem: Problem, traffic: TrafficMatrix, time_limit_s: float) -> tuple[NDArray[np.int32], bool]:
-    """Columns: circuits of each pair, then the ratio. Rows: outputs, inputs, then the ratio of each pair."""
+    """Return circuits of each pair, and whether they are proved to be best.
+
+    Columns: circuits of each pair, then the ratio. Rows: outputs, inputs, then the ratio of each pair.
+    """
     pairs, gpus = traffic.pairs, traffic.gpus
-    pair, one = np.arange(pairs), np.ones(pairs)
-    entries: Entries = [
-        (traffic.src.astype(np.int64), pair, one),
-        (gpus + traffic.dst.astype(np.int64), pair, one),
-        (2 * gpus + pair, pair, one),
+    pair, one = (
+        np.arange(pairs),
+        np.ones(pairs),
+    )  # pair: row of the traffic matrix, and column of its circuits
+    entries: list[Entries] = [
+        (traffic.src.astype(np.int64), pair, one),  # sum of circuits that leave a GPU <= switches
+        (gpus + traffic.dst.astype(np.int64), pair, one),  # sum of those that enter it <= switches
+        (2 * gpus + pair, pair, one),  # circuits - ratio * share >= 0
         (2 * gpus + pair, np.full(pairs, pairs), -problem.share),
     ]
-    values, proved = _solve(
-        entries,
-        lower=np.r_[np.ones(pairs), 0.0],
-        upper=np.full(pairs + 1, float(problem.switches)),
+    solution = maximise(
+        objective=_ratio_alone(pairs),
+        entries=entries,
         row_lower=np.r_[np.full(2 * gpus, -np.inf), np.zeros(pairs)],
         row_upper=np.r_[np.full(2 * gpus, float(problem.switches)), np.full(pairs, np.inf)],
+        lower=np.r_[np.ones(pairs), 0.0],
+        upper=np.full(pairs + 1, float(problem.switches)),
+        integer=np.arange(pairs + 1) < pairs,
         time_limit_s=time_limit_s,
     )
-    return (np.ones(pairs, dtype=np.int32) if values is None else values[:pairs]), proved
+    return _whole(solution, pair[:, np.newaxis]), solution.optimal
 
 
 def _permutations(
     problem: Problem, traffic: TrafficMatrix, time_limit_s: float
 ) -> tuple[NDArray[np.int32], bool]:
-    """Columns: x[q, i, j], then the ratio. Rows: inputs and outputs of each switch, then each pair."""
+    """Return circuits of each pair, and whether they are proved to be best.
+
+    Columns: x[q, i, j], 1 where switch q joins input i to output j, then the ratio. Rows: inputs of each
+    switch, outputs of each switch, then the ratio of each pair, then at least one circuit for it.
+    """
     pairs, gpus, switches = traffic.pairs, traffic.gpus, problem.switches
-    q, i, j = (axis.ravel() for axis in np.indices((switches, gpus, gpus)))
+    q, i, j = (axis.ravel() for axis in np.indices((switches, gpus, gpus)))  # of each column
     column = np.arange(switches * gpus * gpus)
-    ports = 2 * switches * gpus
-    of_pair = (np.arange(switches)[:, None] * gpus * gpus + traffic.key).ravel()
+    ports = 2 * switches * gpus  # rows of inputs and outputs
     pair = np.arange(pairs)
-    entries: Entries = [
+    # [switches, pairs] column of each pair on each switch, and the pair it is of
+    of_pair = np.arange(switches)[:, None] * gpus * gpus + traffic.key
+    which = np.tile(pair, switches)
+    one = np.ones(switches * pairs)
+
+    entries: list[Entries] = [
         (q * gpus + i, column, np.ones(len(column))),
         (switches * gpus + q * gpus + j, column, np.ones(len(column))),
-        (ports + np.tile(pair, switches), of_pair, np.ones(len(of_pair))),
+        (ports + which, of_pair.ravel(), one),
         (ports + pair, np.full(pairs, len(column)), -problem.share),
-        (ports + pairs + np.tile(pair, switches), of_pair, np.ones(len(of_pair))),
+        (ports + pairs + which, of_pair.ravel(), one),
     ]
-    values, proved = _solve(
-        entries,
-        lower=np.zeros(len(column) + 1),
-        upper=np.r_[np.ones(len(column)), float(switches)],
+    solution = maximise(
+        objective=_ratio_alone(len(column)),
+        entries=entries,
         row_lower=np.r_[np.full(ports, -np.inf), np.zeros(pairs), np.ones(pairs)],
         row_upper=np.r_[np.ones(ports), np.full(2 * pairs, np.inf)],
+        upper=np.r_[np.ones(len(column)), float(switches)],
+        integer=np.arange(len(column) + 1) < len(column),
         time_limit_s=time_limit_s,
     )
-    if values is None:
-        return np.ones(pairs, dtype=np.int32), proved
-    return values[of_pair].reshape(switches, pairs).sum(axis=0).astype(np.int32), proved
+    return _whole(solution, of_pair.T), solution.optimal
 
 
-class _QuietHighs(highspy.Highs):
-    """Silent from the start: highspy 1.16 prints a banner while it is constructed."""
-
-    def enableCallbacks(self) -> None:
-        self.silent()
-        super().enableCallbacks()
+def _ratio_alone(columns: int) -> NDArray[np.float64]:
+    """Return the objective of a programme whose last column, after `columns` others, is the ratio."""
+    return np.r_[np.zeros(columns), 1.0]
 
 
-def _solve(
-    entries: Entries,
-    *,
-    lower: NDArray[np.float64],
-    upper: NDArray[np.float64],
-    row_lower: NDArray[np.float64],
-    row_upper: NDArray[np.float64],
-    time_limit_s: float,
-) -> tuple[NDArray[np.int32] | None, bool]:
-    """Maximise the last column, all others integer. None if no solution was found in time."""
-    rows, columns, values = (np.concatenate(part) for part in zip(*entries, strict=True))
-    order = np.lexsort((columns, rows))
-    model = highspy.HighsLp()
-    model.num_col_, model.num_row_ = len(lower), len(row_lower)
-    model.sense_ = highspy.ObjSense.kMaximize
-    model.col_cost_ = np.r_[np.zeros(len(lower) - 1), 1.0]
-    model.col_lower_, model.col_upper_ = lower, upper
-    model.row_lower_, model.row_upper_ = row_lower, row_upper
-    model.a_matrix_.format_ = highspy.MatrixFormat.kRowwise
-    model.a_matrix_.start_ = np.searchsorted(rows[order], np.arange(len(row_lower) + 1))
-    model.a_matrix_.index_ = columns[order]
-    model.a_matrix_.value_ = values[order]
-    integer, real = highspy.HighsVarType.kInteger, highspy.HighsVarType.kContinuous
-    model.integrality_ = [integer] * (len(lower) - 1) + [real]
-    solver = _QuietHighs()
-    # Every HiGHS of a process must have the same threads; one thread gives the same answer every time.
-    solver.setOptionValue("threads", 1)
-    solver.setOptionValue("random_seed", 0)
-    solver.setOptionValue("time_limit", time_limit_s)
-    solver.setOptionValue("mip_rel_gap", 0.0)
-    solver.setOptionValue("mip_abs_gap", 0.0)
-    solver.passModel(model)
-    solver.run()
-    proved = solver.getModelStatus() == highspy.HighsModelStatus.kOptimal
-    if solver.getInfo().primal_solution_status != highspy.SolutionStatus.kSolutionStatusFeasible:
-        return None, proved
-    return np.rint(solver.getSolution().col_value[:-1]).astype(np.int32), proved
+def _whole(solution: Solution, columns: NDArray[np.int64]) -> NDArray[np.int32]:
+    """Return circuits of each pair, the sum over its columns [pairs, any]; without a solution, one each."""
+    if solution.values is None:
+        return np.ones(len(columns), dtype=np.int32)
+    return np.rint(solution.values[columns]).sum(axis=1).astype(np.int32)

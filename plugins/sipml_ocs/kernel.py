@@ -31,19 +31,19 @@ class Problem:
         _raise(lib.ocs_check(self._c))
 
     def admit(self, order: NDArray[np.int64]) -> NDArray[np.bool_]:
-        """Pairs that get circuits if GPUs have more peers than switches, in this order. [pairs]"""
+        """Return which pairs, in this order, get circuits if GPUs have more peers than switches. [pairs]"""
         admitted = np.zeros(self.pairs, dtype=np.bool_)
         _raise(lib.ocs_admit(self._c, _buffer("int64_t[]", order, np.int64), _out("uint8_t[]", admitted)))
         return admitted
 
     def maxmin(self) -> NDArray[np.int32]:
-        """The fewest circuits that maximise min(circuits / demand), at least one each. [pairs]"""
+        """Return the fewest circuits that maximise min(circuits / demand), at least one each. [pairs]"""
         circuits = np.zeros(self.pairs, dtype=np.int32)
         _raise(lib.ocs_maxmin(self._c, _out("int32_t[]", circuits)))
         return circuits
 
     def fill(self, circuits: NDArray[np.int32], previous: NDArray[np.int32] | None) -> NDArray[np.int32]:
-        """`circuits`, and more on ports still free: least circuits / demand first. [pairs]"""
+        """Return `circuits`, and more on ports still free: least circuits / demand first. [pairs]"""
         filled = circuits.astype(np.int32)
         _raise(lib.ocs_fill(self._c, _map(previous), _out("int32_t[]", filled)))
         return filled
@@ -51,7 +51,7 @@ class Problem:
     def colour(
         self, circuits: NDArray[np.int32], previous: NDArray[np.int32] | None
     ) -> tuple[NDArray[np.int32], NDArray[np.int32], int]:
-        """Port map [switches, gpus], circuits that stayed [pairs], circuits retained."""
+        """Return port map [switches, gpus], circuits that stayed [pairs], circuits retained."""
         port_map = np.empty((self.switches, self.gpus), dtype=np.int32)
         kept = np.empty(self.pairs, dtype=np.int32)
         retained = ffi.new("int64_t *")

@@ -10,7 +10,7 @@ from sipml_core.fields import at_least, between, format_us, one_of, option, pars
 from sipml_core.model import CircuitControl, CircuitPlan, Cluster, Fabric, PairArray, Routes, TrafficMatrix
 from sipml_core.plugin import Scheduler, Topology, hookimpl
 from sipml_ocs.circuits import OcsCircuits, OcsPlan, switches_of
-from sipml_ocs.planning import plan
+from sipml_ocs.ocs_planning import plan
 
 #: A plan takes time in proportion to it; more links than this no GPU has.
 MAX_SWITCHES = 1024

@@ -2,19 +2,16 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING
-
 import numpy as np
 from numpy.typing import NDArray
 
-if TYPE_CHECKING:
-    from sipml_ring.circuits import RingCircuits
+from sipml_ring.circuits import RingCircuits
 
 
 def lp_bound(
     control: RingCircuits, src: NDArray[np.int32], dst: NDArray[np.int32], demand: NDArray[np.float64]
 ) -> float:
-    """Largest min over pairs of circuits / demand with divisible circuits.
+    """Return the largest minimum over pairs of circuits / demand with divisible circuits.
 
     Closed form where every pair has one direction only (the segment with the least wavelengths per
     demand); else a linear program in the pairs that have a choice, by HiGHS. 0 without demand.
@@ -36,7 +33,7 @@ def segment_load(
     weight: NDArray[np.float64],
     direction: int,
 ) -> NDArray[np.float64]:
-    """Sum of `weight` over the pairs whose arc in `direction` covers each segment. [segments]
+    """Return the sum of `weight` over the pairs whose arc in `direction` covers each segment. [segments]
 
     On a folded ring, over the arcs of their images too.
     """
@@ -58,24 +55,29 @@ def _program(
     demand: NDArray[np.float64],
     fixed: NDArray[np.float64],
 ) -> float:
-    """Variables: t, and the clockwise share y of each pair with a choice (the rest, t demand - y, goes
-    the other way). Rows: segments clockwise, counter-clockwise, then y <= t demand."""
-    from sipml_ring.programs import covers, solve
+    """Return the bound where the given pairs may use both directions and others load segments by `fixed`.
+
+    Columns: t, and the clockwise share y of each pair (the rest, t demand - y, goes the other way). Rows:
+    segments clockwise, counter-clockwise, then y <= t demand. `fixed`: load per t. [2 gpus]
+    """
+    from sipml_core.scheduling.programme import maximise  # HiGHS takes long to import
 
     pairs, gpus, scale = len(src), control.gpus, float(demand.max())
     demand, fixed = demand / scale, fixed / scale
     fixed[gpus:] += segment_load(control, src, dst, demand, 1)
-    each, nothing = np.arange(pairs), np.zeros(2 * gpus + pairs, np.int64)
-    entries = [(np.arange(2 * gpus + pairs), nothing, np.concatenate([fixed, -demand]))]
+    each, t_column = np.arange(pairs), np.zeros(2 * gpus + pairs, np.int64)  # of t
+
+    entries = [(np.arange(2 * gpus + pairs), t_column, np.concatenate([fixed, -demand]))]
     for direction, sign in ((0, 1.0), (1, -1.0)):
-        segment, pair = covers(control, src, dst, direction)
+        segment, pair = control.covers(src, dst, direction)
         entries.append((direction * gpus + segment, 1 + pair, np.full(len(pair), sign)))
     entries.append((2 * gpus + each, 1 + each, np.ones(pairs)))
-    answer = solve(
+
+    solution = maximise(
         objective=np.concatenate([[1.0], np.zeros(pairs)]),
         entries=entries,
-        lower=np.full(2 * gpus + pairs, -np.inf),
-        upper=np.repeat([control.clockwise, control.counterclockwise, 0.0], [gpus, gpus, pairs]),
-        highest=np.full(1 + pairs, np.inf),
+        row_lower=np.full(2 * gpus + pairs, -np.inf),
+        row_upper=np.repeat([control.clockwise, control.counterclockwise, 0.0], [gpus, gpus, pairs]),
+        upper=np.full(1 + pairs, np.inf),
     )
-    return float(answer.values[0]) / scale
+    return solution.bound / scale

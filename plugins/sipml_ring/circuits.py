@@ -12,15 +12,13 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError
 from sipml_core.fields import at_least, between, one_of
 from sipml_core.model import CircuitControl
+from sipml_ring.lightpaths import MAX_WAVELENGTHS
 from sipml_ring.retuning import Retuning
-
-#: Wavelengths of one direction that the planner can number.
-MAX_WAVELENGTHS = 4096
 
 
 @lru_cache
 def _chain(gpus: int, reach_hops: int) -> tuple[int, ...]:
-    """See `RingCircuits.periods`; without the ring itself."""
+    """Return `RingCircuits.periods` of a whole ring, and the ring itself where it is one of them."""
     chain: list[int] = []
     if gpus <= 2 * reach_hops:
         return ()
@@ -54,7 +52,7 @@ class RingCircuits(CircuitControl):
 
     @classmethod
     def of(cls, gpus: int, wavelengths: int, **fields: Any) -> RingCircuits:
-        """Half of a GPU's wavelengths in each direction; an odd one goes clockwise."""
+        """Return a ring with half of a GPU's wavelengths in each direction; an odd one goes clockwise."""
         if not isinstance(wavelengths, (int, np.integer)) or wavelengths < 1:
             raise ConfigError(f"wavelengths must be at least 1, got {wavelengths!r}")
         half = int(wavelengths) // 2
@@ -68,12 +66,12 @@ class RingCircuits(CircuitControl):
 
     @property
     def segments(self) -> int:
-        """Of the ring, or of one period of it."""
+        """Return the number of segments of the ring, or of one period of it."""
         return self.period or self.gpus
 
     @property
     def periods(self) -> tuple[int, ...]:
-        """Shorter periods by which this ring may be planned, each dividing the next.
+        """Return the shorter periods by which this ring may be planned, each dividing the next.
 
         The first is the least divisor of the ring that no circuit outreaches; there is none if some pair
         has a choice of directions. There is one such chain for a ring, so that a whole ring and one that
@@ -83,25 +81,45 @@ class RingCircuits(CircuitControl):
         return tuple(p for p in chain if p < self.segments and self.segments % p == 0)
 
     def over(self, period: int) -> RingCircuits:
-        """One period of this ring."""
+        """Return one period of this ring."""
         return attrs.evolve(self, period=period)
 
     def folded(self, image: NDArray[np.int32]) -> RingCircuits | None:
-        """One period of the ring where `image` turns it by one that it may be planned by."""
+        """Return one period of the ring where `image` turns it by one that it may be planned by."""
         period = int(image[0])
         turned = (np.arange(self.gpus) + period) % self.gpus
         return self.over(period) if period in self.periods and (image == turned).all() else None
 
     def hops(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int64]:
-        """Segments that each pair spans clockwise and counter-clockwise. [pairs, 2]"""
+        """Return the segments that each pair spans clockwise and counter-clockwise. [pairs, 2]"""
         clockwise = (np.asarray(dst, np.int64) - src) % self.gpus
         return np.stack([clockwise, self.gpus - clockwise], axis=1)
 
     def allowed(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
-        """Directions that each pair may use. [pairs, 2]"""
-        lit = np.array([self.clockwise > 0, self.counterclockwise > 0])
+        """Return the directions that each pair may use. [pairs, 2]"""
+        usable = np.array([self.clockwise > 0, self.counterclockwise > 0])
         distinct = np.asarray(src) != np.asarray(dst)
-        return (self.hops(src, dst) <= self.reach_hops) & lit & distinct[:, np.newaxis]
+        return (self.hops(src, dst) <= self.reach_hops) & usable & distinct[:, np.newaxis]
+
+    def covers(
+        self, src: NDArray[np.int32], dst: NDArray[np.int32], direction: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return (segment, pair) wherever the arc of a pair in `direction` covers a segment.
+
+        Examples
+        --------
+        On 4 GPUs 0 -> 2 crosses segments 0 and 1, 3 -> 0 crosses segment 3.
+
+        >>> ring = RingCircuits.of(4, 2, circuit_gbps=25.0, reach_hops=2)
+        >>> segment, pair = ring.covers(np.array([0, 3]), np.array([2, 0]), 0)
+        >>> segment.tolist(), pair.tolist()
+        ([0, 1, 3], [0, 0, 1])
+        """
+        hops = self.hops(src, dst)[:, direction]
+        start = np.asarray(src if direction == 0 else dst, np.int64)  # where the arc begins, clockwise
+        pair = np.repeat(np.arange(len(start)), hops)
+        step = np.arange(len(pair)) - np.repeat(np.cumsum(hops) - hops, hops)  # along the arc, from 0
+        return (start[pair] + step) % self.gpus, pair
 
     def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
         return self.allowed(src, dst).any(axis=1)

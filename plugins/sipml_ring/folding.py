@@ -7,60 +7,65 @@ reaches further than a period. By symmetry its bound (`RingPlan.bound_ratio`) is
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.model import TrafficMatrix
-from sipml_ring import kernel
 from sipml_ring.circuits import RingCircuits
-from sipml_ring.ringplan import RingPlan
+from sipml_ring.lightpaths import Lightpaths
+from sipml_ring.ring_plan import RingPlan
 
 #: Demands closer than this, relatively, are images of each other but for rounding.
 SAME_DEMAND = 1e-9
 
 
 def planned_period(control: RingCircuits, traffic: TrafficMatrix, previous: RingPlan | None) -> int:
-    """The least of `control.periods` after which demands, and the plan in force, repeat. [GPUs]"""
+    """Return the least of `control.periods` after which demands, and the plan in force, repeat. [GPUs]"""
     least = 1 if previous is None else previous.period
+    sent = np.bincount(traffic.src, traffic.demand, control.segments)  # by each GPU
     for period in control.periods:
-        if period % least == 0 and repeats(control, traffic, period):
+        first, second = sent[:period], sent[period : 2 * period]
+        if period % least or (np.abs(second - first) > 2 * SAME_DEMAND * first).any():
+            continue  # before anything is sorted
+        if repeats(control, traffic, period):
             return period
     return control.segments
 
 
 def repeats(control: RingCircuits, traffic: TrafficMatrix, period: int) -> bool:
-    """Whether a turn by `period` GPUs takes the demands to themselves."""
-    images, src = control.segments // period, traffic.src
-    pairs = np.bincount(src, minlength=control.segments).reshape(images, period)
-    sent = np.bincount(src, traffic.demand, control.segments).reshape(images, period)
-    if (pairs != pairs[0]).any() or not _same(sent):
+    """Return whether a turn by `period` GPUs takes the demands to themselves."""
+    images = control.segments // period
+    rows = traffic.pairs // images  # pairs of one image, if all have as many
+    if rows * images != traffic.pairs:
         return False
-    ahead = (traffic.dst - src) % control.gpus
-    order = np.lexsort((ahead, src))
-    ahead = ahead[order].reshape(images, -1)
-    return bool((ahead == ahead[0]).all()) and _same(traffic.demand[order].reshape(images, -1))
-
-
-def _same(values: NDArray[np.float64]) -> bool:
-    return bool((np.abs(values - values[0]) <= SAME_DEMAND * values[0]).all())
+    src, dst, demand = (values.reshape(images, rows) for values in (traffic.src, traffic.dst, traffic.demand))
+    if rows == 0:
+        return True
+    turns = _Turns(src[0], dst[0], gpus=control.gpus, period=period, images=images)
+    if src[0, -1] >= period or (src != turns.src()).any() or (dst != turns.dst()).any():
+        return False
+    expected = turns.each(demand[0])
+    return bool((np.abs(demand - expected) <= SAME_DEMAND * expected).all())
 
 
 def first_period(traffic: TrafficMatrix, period: int) -> TrafficMatrix:
-    """Demands of the first GPUs; the rest are their images."""
+    """Return the demands of the first GPUs; the rest are their images."""
     rows = int(np.searchsorted(traffic.src, period))
     return TrafficMatrix(
         gpus=traffic.gpus, src=traffic.src[:rows], dst=traffic.dst[:rows], demand=traffic.demand[:rows]
     )
 
 
-def first_circuits(circuits: kernel.Circuits | None, period: int) -> kernel.Circuits | None:
-    """Circuits that start at the first GPUs."""
+def first_circuits(circuits: Lightpaths | None, period: int) -> Lightpaths | None:
+    """Return the circuits of pairs whose source is one of the first GPUs."""
     if circuits is None:
         return None
     rows = int(np.searchsorted(circuits.src, period))
     count = int(np.searchsorted(circuits.pair, rows))
-    return kernel.Circuits(
+    return Lightpaths(
         src=circuits.src[:rows],
         dst=circuits.dst[:rows],
         pair=circuits.pair[:count],
@@ -69,42 +74,108 @@ def first_circuits(circuits: kernel.Circuits | None, period: int) -> kernel.Circ
     )
 
 
+class _Turns:
+    """The images of sorted pairs under every turn by a period, each image sorted by (src, dst).
+
+    A turn takes pair (src, dst) to (src + period, dst + period), modulo the ring. Destinations that pass
+    GPU 0 come first in their row instead of last, and none reaches further than a period. So there are
+    three orders: of the first image, of the last, and of all in between.
+    """
+
+    def __init__(
+        self, src: NDArray[np.int32], dst: NDArray[np.int32], *, gpus: int, period: int, images: int
+    ) -> None:
+        self._src, self._dst, self._gpus, self.images = src, dst, gpus, images
+        #: GPUs by which each image is turned. [images, 1]
+        self._turn = np.arange(0, images * period, period, dtype=np.int32)[:, np.newaxis]
+        #: Rows of the first image in the order of the second (and those after it), and of the last. [pairs]
+        self.middle, self.last = (np.lexsort(((dst + k * period) % gpus, src)) for k in (1, images - 1))
+
+    def src(self) -> NDArray[np.int32]:
+        """Return the source of each pair of each image. [images, pairs]"""
+        return self._src + self._turn
+
+    def dst(self) -> NDArray[np.int32]:
+        """Return the destination of each pair of each image. [images, pairs]"""
+        dst = self.each(self._dst) + self._turn
+        dst -= (dst >= self._gpus) * np.int32(self._gpus)
+        return dst
+
+    def each(self, values: NDArray[Any]) -> NDArray[Any]:
+        """Return values of pairs [pairs, ...] for each pair of each image. [images, pairs, ...]"""
+        return self.spread(values, values[self.middle], values[self.last])
+
+    def spread(self, first: NDArray[Any], middle: NDArray[Any], last: NDArray[Any]) -> NDArray[Any]:
+        """Return values of the first image, of each in between and of the last. [images, ...]"""
+        result = np.empty((self.images, *first.shape), first.dtype)
+        result[0], result[1:-1], result[-1] = first, middle, last
+        return result
+
+
 def turned_round(plan: RingPlan, control: RingCircuits, traffic: TrafficMatrix) -> RingPlan:
-    """A plan of one period as a plan for `control`, whose traffic is `traffic`."""
-    images = control.segments // plan.control.segments
-    turn = np.arange(images)[:, None] * plan.control.segments
+    """Return a plan of one period as a plan for `control`, whose traffic is `traffic`.
 
-    def keys(src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int64]:
-        """src * gpus + dst of all images. [images * pairs]"""
-        return ((src + turn) * control.gpus + (dst + turn) % control.gpus).reshape(-1)
+    Examples
+    --------
+    Four GPUs send to their neighbours, those with even numbers three times as much as the others to the
+    next one. A period is two GPUs; the pairs of GPU 0, turned by it, are (2, 3) and (2, 1).
 
-    def each(values: NDArray[np.generic]) -> NDArray[np.generic]:
-        """The same value for all images, in the order of their pairs."""
-        return np.tile(values, (images,) + (1,) * (values.ndim - 1))[order]
+    >>> from sipml_ring.fast import ring_fast
+    >>> ring = RingCircuits.of(4, 8, circuit_gbps=25.0, reach_hops=1)
+    >>> src, dst = [0, 0, 1, 1, 2, 2, 3, 3], [1, 3, 0, 2, 1, 3, 0, 2]
+    >>> demand = [3.0, 1.0, 1.0, 1.0, 1.0, 3.0, 1.0, 1.0]
+    >>> traffic = TrafficMatrix.from_pairs(4, src, dst, demand)
+    >>> planned_period(ring, traffic, None)
+    2
+    >>> one = ring_fast(ring.over(2), first_period(traffic, 2), None)
+    >>> list(zip(one.src.tolist(), one.dst.tolist(), one.count.tolist()))
+    [(0, 1, [4, 0]), (0, 3, [0, 4]), (1, 0, [0, 4]), (1, 2, [4, 0])]
+    >>> whole = turned_round(one, ring, traffic)
+    >>> list(zip(whole.src.tolist(), whole.dst.tolist(), whole.count.tolist()))[4:]
+    [(2, 1, [0, 4]), (2, 3, [4, 0]), (3, 0, [4, 0]), (3, 2, [0, 4])]
+    """
+    period, images = plan.control.segments, control.segments // plan.control.segments
+    turns = _Turns(plan.src, plan.dst, gpus=control.gpus, period=period, images=images)
 
-    key = keys(plan.src, plan.dst)
-    order = np.argsort(key, kind="stable")
-    row = np.empty_like(order)
-    row[order] = np.arange(len(order))
-    pair = row[(np.arange(images)[:, None] * len(plan.src) + plan.circuit_pair).reshape(-1)]
-    by_pair = np.argsort(pair, kind="stable")
-    old = plan.traffic
-    unserved = np.searchsorted(traffic.key, keys(old.src[plan.unserved], old.dst[plan.unserved]))
-    by_row = np.argsort(unserved)
+    # Circuits follow their pairs. rows: [circuits] row of the pair in the image's order, ascending;
+    # order: [circuits] the circuits of the first image in that order.
+    rows, orders = [plan.circuit_pair], [slice(None)]
+    for order in (turns.middle, turns.last):
+        row = np.empty(len(order), np.int32)
+        row[order] = np.arange(len(order), dtype=np.int32)
+        pair = row[plan.circuit_pair]
+        orders.append(np.argsort(pair, kind="stable"))
+        rows.append(pair[orders[-1]])
+    circuit_pair = turns.spread(*rows)
+    circuit_pair += np.arange(images, dtype=np.int32)[:, np.newaxis] * len(plan.src)
+
+    # Rows of `traffic` whose pairs wait, in all images.
+    unserved, waited = np.empty(0, np.int64), np.empty(0, np.int32)
+    if len(plan.unserved):
+        old, turn = plan.traffic, np.arange(images)[:, np.newaxis] * period
+        src, dst = old.src[plan.unserved] + turn, (old.dst[plan.unserved] + turn) % control.gpus
+        unserved = np.searchsorted(traffic.key, (src * control.gpus + dst).reshape(-1))
+        by_row = np.argsort(unserved)
+        unserved, waited = unserved[by_row], np.tile(plan.waited, images)[by_row]
+
+    def flat(values: NDArray[Any]) -> NDArray[Any]:
+        """Return values of pairs of all images one after the other. [images * pairs, ...]"""
+        return values.reshape(-1, *values.shape[2:])
+
     return attrs.evolve(
         plan,
-        src=key[order] // control.gpus,
-        dst=key[order] % control.gpus,
-        gbps=each(plan.gbps),
-        kept_gbps=each(plan.kept_gbps),
-        dark_us=each(plan.dark_us),
+        src=flat(turns.src()),
+        dst=flat(turns.dst()),
+        gbps=flat(turns.each(plan.gbps)),
+        kept_gbps=flat(turns.each(plan.kept_gbps)),
+        dark_us=flat(turns.each(plan.dark_us)),
         control=control,
         traffic=traffic,
-        demand=each(plan.demand),
-        count=each(plan.count),
-        circuit_pair=pair[by_pair],
-        circuit_direction=np.tile(plan.circuit_direction, images)[by_pair],
-        circuit_index=np.tile(plan.circuit_index, images)[by_pair],
-        unserved=unserved[by_row],
-        waited=np.tile(plan.waited, images)[by_row],
+        demand=flat(turns.each(plan.demand)),
+        count=flat(turns.each(plan.count)),
+        circuit_pair=flat(circuit_pair),
+        circuit_direction=flat(turns.spread(*(plan.circuit_direction[order] for order in orders))),
+        circuit_index=flat(turns.spread(*(plan.circuit_index[order] for order in orders))),
+        unserved=unserved,
+        waited=waited,
     )

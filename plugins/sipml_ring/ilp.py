@@ -1,4 +1,4 @@
-"""``ring-ilp``: the integer program of the paper's appendix A.1, by HiGHS."""
+"""``ring-ilp``: the integer programme of the paper's appendix A.1, by HiGHS."""
 
 from __future__ import annotations
 
@@ -8,13 +8,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.model import TrafficMatrix
+from sipml_core.scheduling.programme import Entries, maximise
 from sipml_ring import kernel
+from sipml_ring.assembling import assemble, circuits_of, waits
 from sipml_ring.circuits import RingCircuits
-from sipml_ring.planning import assemble, circuits_of, waits
-from sipml_ring.programs import Answer, Entries, covers, solve
-from sipml_ring.ringplan import RingPlan
+from sipml_ring.lightpaths import Lightpaths
+from sipml_ring.ring_plan import RingPlan
 
-#: Largest program with a variable for each wavelength that is tried. [variables]
+#: Largest programme with a variable for each wavelength that is tried. [variables]
 MOST_BINARIES = 20000
 
 
@@ -25,40 +26,56 @@ def ring_ilp(
     *,
     time_limit_s: float = 60.0,
 ) -> RingPlan:
-    """Exact maximum of the minimum, over the pairs that ``ring-fast`` serves.
+    """Return a plan with the largest minimum of circuits / demand over the pairs that ``ring-fast`` serves.
 
-    First the program without the continuity rule, in circuits per pair and direction. If ``ring-fast``
-    reaches its optimum, or its solution can be coloured, that is the answer; else the program with one
+    First the programme without the continuity rule, in circuits per pair and direction. If ``ring-fast``
+    reaches its optimum, or its solution can be coloured, that is the answer; else the programme with one
     binary for each pair, direction and wavelength. `proved` of the plan says whether HiGHS, within
     `time_limit_s` in all, showed that no plan has a larger minimum.
+
+    Examples
+    --------
+    Three GPUs, each sending to the one before it, two wavelengths in each direction. Counter-clockwise
+    the arcs have one segment each and do not meet: 2 circuits for everybody. Clockwise they have two of
+    the three segments and any two meet: 2 of the 3 pairs get a third circuit. The minimum stays 2.
+
+    >>> ring = RingCircuits.of(3, 4, circuit_gbps=25.0, reach_hops=2)
+    >>> traffic = TrafficMatrix.from_pairs(3, [0, 1, 2], [2, 0, 1], [1.0, 1.0, 1.0])
+    >>> made = ring_ilp(ring, traffic, None)
+    >>> sorted(made.count.tolist()), made.minimum_ratio, made.proved
+    ([[0, 2], [1, 2], [1, 2]], 50.0, True)
     """
     deadline = time.monotonic() + time_limit_s
-    old = circuits_of(previous)
-    waited = waits(traffic, previous)
-    best = kernel.fast(control, traffic, waited, old)
+    before, waited = circuits_of(previous), waits(traffic, previous)
+    best = kernel.fast(control, traffic, waited, before)
     if traffic.pairs == 0:
-        return assemble("ring-ilp", control, traffic, best, old, waited, proved=True)
-    served = np.ones(traffic.pairs, bool)
+        return assemble("ring-ilp", control, traffic, best, before, waited, proved=True)
+    served = np.ones(traffic.pairs, bool)  # [traffic pairs]
     served[best.unserved] = False
-    counts, bound = _counts(control, traffic, served, best, deadline)
+
+    # Circuits by number alone: coloured, they may be a plan.
+    counts, bound = _by_number(control, traffic, served, best, deadline)
     if counts is not None and _minimum(best, served, traffic) < bound * (1 - 1e-9):
-        coloured = kernel.colour(control, traffic, counts, None, old)
+        coloured = kernel.colour(control, traffic, counts, None, before)
         best = max(best, coloured, key=lambda planned: _minimum(planned, served, traffic))
+
+    # Circuits by wavelength, where their number promises more than could be coloured.
     if control.wavelength == "continuous" and _minimum(best, served, traffic) < bound * (1 - 1e-9):
         exact, bound = _by_wavelength(control, traffic, served, best, bound, deadline)
         if exact is not None:
-            best = kernel.complete(control, traffic, exact, old)
-    proved = _minimum(best, served, traffic) >= bound * (1 - 1e-6)
-    return assemble("ring-ilp", control, traffic, best, old, waited, proved=proved)
+            best = kernel.complete(control, traffic, exact, before)
+
+    proved = bool(_minimum(best, served, traffic) >= bound * (1 - 1e-6))
+    return assemble("ring-ilp", control, traffic, best, before, waited, proved=proved)
 
 
 def _minimum(planned: kernel.Planned, served: NDArray[np.bool_], traffic: TrafficMatrix) -> float:
-    """Least circuits / demand over the served pairs."""
+    """Return the least circuits / demand over the served pairs."""
     return float((_per_pair(planned, traffic).sum(axis=1)[served] / traffic.demand[served]).min())
 
 
 def _per_pair(planned: kernel.Planned, traffic: TrafficMatrix) -> NDArray[np.int32]:
-    """Circuits of each demanded pair. [traffic pairs, 2]"""
+    """Return the circuits of each demanded pair. [traffic pairs, 2]"""
     result = np.zeros((traffic.pairs, 2), np.int32)
     asked = planned.demand > 0
     key = planned.circuits.src.astype(np.int64) * traffic.gpus + planned.circuits.dst
@@ -66,42 +83,44 @@ def _per_pair(planned: kernel.Planned, traffic: TrafficMatrix) -> NDArray[np.int
     return result
 
 
-def _counts(
+def _by_number(
     control: RingCircuits,
     traffic: TrafficMatrix,
     served: NDArray[np.bool_],
     incumbent: kernel.Planned,
     deadline: float,
 ) -> tuple[NDArray[np.int32] | None, float]:
-    """Circuits per pair and direction without the continuity rule, and the bound on their minimum.
+    """Return circuits per pair and direction without the continuity rule, and the bound on their minimum.
 
-    Variables: t, then circuits clockwise, then counter-clockwise. Rows: segments clockwise, then
+    Columns: t, then circuits clockwise, then counter-clockwise. Rows: segments clockwise, then
     counter-clockwise, then circuits - t demand >= 0 for each served pair.
     """
     pairs, gpus, scale = traffic.pairs, control.gpus, float(traffic.demand.max())
-    each = np.arange(pairs)
+    each = np.arange(pairs)  # row of the traffic matrix
+    limits = [control.clockwise, control.counterclockwise]
+
     entries: list[Entries] = [(2 * gpus + each, np.zeros(pairs, int), -traffic.demand * served / scale)]
     for direction in (0, 1):
-        segment, pair = covers(control, traffic.src, traffic.dst, direction)
-        column = 1 + direction * pairs
+        segment, pair = control.covers(traffic.src, traffic.dst, direction)
+        column = 1 + direction * pairs  # of the first pair's circuits in this direction
         entries.append((direction * gpus + segment, column + pair, np.ones(len(pair))))
         entries.append((2 * gpus + each, column + each, np.ones(pairs)))
-    limits = [control.clockwise, control.counterclockwise]
+
     allowed = control.allowed(traffic.src, traffic.dst) & served[:, np.newaxis]
     have = _per_pair(incumbent, traffic) * served[:, np.newaxis]
-    answer = solve(
+    solution = maximise(
         objective=np.concatenate([[1.0], np.zeros(2 * pairs)]),
         entries=entries,
-        lower=np.repeat([-np.inf, 0.0], [2 * gpus, pairs]),
-        upper=np.repeat([*limits, np.inf], [gpus, gpus, pairs]),
-        highest=np.concatenate([[np.inf], *(allowed[:, d] * limits[d] for d in (0, 1))]),
+        row_lower=np.repeat([-np.inf, 0.0], [2 * gpus, pairs]),
+        row_upper=np.repeat([*limits, np.inf], [gpus, gpus, pairs]),
+        upper=np.concatenate([[np.inf], *(allowed[:, d] * limits[d] for d in (0, 1))]),
         integer=np.arange(1 + 2 * pairs) > 0,
         start=np.concatenate([[_minimum(incumbent, served, traffic) * scale], have[:, 0], have[:, 1]]),
-        time_limit_s=max(0.1, deadline - time.monotonic()),
+        time_limit_s=deadline - time.monotonic(),
     )
-    if len(answer.values) == 0:
-        return None, answer.bound / scale
-    return np.rint(answer.values[1:]).astype(np.int32).reshape(2, pairs).T, answer.bound / scale
+    if solution.values is None:
+        return None, solution.bound / scale
+    return np.rint(solution.values[1:]).astype(np.int32).reshape(2, pairs).T, solution.bound / scale
 
 
 def _by_wavelength(
@@ -111,77 +130,54 @@ def _by_wavelength(
     incumbent: kernel.Planned,
     ceiling: float,
     deadline: float,
-) -> tuple[kernel.Circuits | None, float]:
-    """Circuits with their wavelengths, and the bound on their minimum: A.1 as it stands.
+) -> tuple[Lightpaths | None, float]:
+    """Return circuits with their wavelengths, and the bound on their minimum: A.1 as it stands.
 
-    Variables: t, then one binary for each served pair, allowed direction and wavelength. Rows: each
-    segment, direction and wavelength at most once; then circuits - t demand >= 0 for each pair.
+    Columns: t, then one binary for each `_candidates`. Rows: each segment, direction and wavelength at
+    most once; then circuits - t demand >= 0 for each pair. None: too many binaries, or no solution in time.
     """
-    limits, gpus, scale = (control.clockwise, control.counterclockwise), control.gpus, traffic.demand.max()
-    rows = gpus * sum(limits)
-    entries: list[Entries] = []
-    lists: list[tuple[NDArray[np.int64], int, NDArray[np.int64]]] = []
-    column = 1
-    for direction, limit in enumerate(limits):
-        may = np.flatnonzero(control.allowed(traffic.src, traffic.dst)[:, direction] & served)
-        segment, which = covers(control, traffic.src[may], traffic.dst[may], direction)
-        for wavelength in range(limit):
-            first_row = gpus * (direction * limits[0] + wavelength)
-            entries.append((first_row + segment, column + which, np.ones(len(which))))
-            entries.append((rows + may, column + np.arange(len(may)), np.ones(len(may))))
-            lists.append((may, direction, np.full(len(may), wavelength)))
-            column += len(may)
-    if column > MOST_BINARIES:
+    candidates = _candidates(control, traffic, served)
+    binaries = len(candidates.pair)
+    if 1 + binaries > MOST_BINARIES:
         return None, ceiling
-    each = np.arange(traffic.pairs)
-    entries.append((rows + each, np.zeros(traffic.pairs, int), -traffic.demand * served / scale))
-    answer = solve(
-        objective=(np.arange(column) == 0).astype(float),
+    gpus, scale = control.gpus, traffic.demand.max()
+    rows = gpus * (control.clockwise + control.counterclockwise)  # of segments, directions and wavelengths
+    each, column = np.arange(traffic.pairs), np.arange(1, 1 + binaries)
+
+    entries: list[Entries] = [(rows + each, np.zeros(traffic.pairs, int), -traffic.demand * served / scale)]
+    entries.append((rows + candidates.pair, column, np.ones(binaries)))
+    for direction in (0, 1):
+        mine = np.flatnonzero(candidates.direction == direction)  # candidates in this direction
+        pair, first_row = (
+            candidates.pair[mine],
+            gpus * (direction * control.clockwise + candidates.index[mine]),
+        )
+        segment, which = control.covers(traffic.src[pair], traffic.dst[pair], direction)
+        entries.append((first_row[which] + segment, column[mine[which]], np.ones(len(which))))
+
+    held = np.isin(candidates.identity(gpus), incumbent.circuits.identity(gpus))
+    solution = maximise(
+        objective=(np.arange(1 + binaries) == 0).astype(float),
         entries=entries,
-        lower=np.repeat([-np.inf, 0.0], [rows, traffic.pairs]),
-        upper=np.repeat([1.0, np.inf], [rows, traffic.pairs]),
-        highest=np.concatenate([[ceiling * scale], np.ones(column - 1)]),
-        integer=np.arange(column) > 0,
-        start=_as_binaries(incumbent, traffic, served, lists, _minimum(incumbent, served, traffic) * scale),
-        time_limit_s=max(0.1, deadline - time.monotonic()),
+        row_lower=np.repeat([-np.inf, 0.0], [rows, traffic.pairs]),
+        row_upper=np.repeat([1.0, np.inf], [rows, traffic.pairs]),
+        upper=np.concatenate([[ceiling * scale], np.ones(binaries)]),
+        integer=np.arange(1 + binaries) > 0,
+        start=np.concatenate([[_minimum(incumbent, served, traffic) * scale], held]),
+        time_limit_s=deadline - time.monotonic(),
     )
-    return _lit(traffic, lists, answer), min(ceiling, answer.bound / scale)
+    if solution.values is None:
+        return None, min(ceiling, solution.bound / scale)
+    return candidates.chosen(solution.values[1:] > 0.5), min(ceiling, solution.bound / scale)
 
 
-def _as_binaries(
-    incumbent: kernel.Planned,
-    traffic: TrafficMatrix,
-    served: NDArray[np.bool_],
-    lists: list[tuple[NDArray[np.int64], int, NDArray[np.int64]]],
-    throughput: float,
-) -> NDArray[np.float64]:
-    """The incumbent as a start of the program by wavelength."""
-    circuits = incumbent.circuits
-    key = circuits.src.astype(np.int64) * traffic.gpus + circuits.dst
-    held = set(
-        zip(key[circuits.pair].tolist(), circuits.direction.tolist(), circuits.index.tolist(), strict=True)
-    )
-    lit = [
-        (key, direction, wavelength) in held
-        for may, direction, wavelengths in lists
-        for key, wavelength in zip(traffic.key[may].tolist(), wavelengths.tolist(), strict=True)
-    ]
-    return np.concatenate([[throughput], np.array(lit, float)])
-
-
-def _lit(
-    traffic: TrafficMatrix, lists: list[tuple[NDArray[np.int64], int, NDArray[np.int64]]], answer: Answer
-) -> kernel.Circuits | None:
-    if len(answer.values) == 0:
-        return None
-    on = np.rint(answer.values[1:]).astype(bool)
-    pair = np.concatenate([may for may, _, _ in lists])[on]
-    direction = np.concatenate([np.full(len(may), d) for may, d, _ in lists])[on]
-    wavelength = np.concatenate([w for _, _, w in lists])[on]
-    return kernel.Circuits(
-        src=traffic.src,
-        dst=traffic.dst,
-        pair=pair.astype(np.int32),
-        direction=direction.astype(np.int32),
-        index=wavelength.astype(np.int32),
-    )
+def _candidates(control: RingCircuits, traffic: TrafficMatrix, served: NDArray[np.bool_]) -> Lightpaths:
+    """Return every circuit that a served pair could have, by direction, then wavelength, then pair."""
+    allowed = control.allowed(traffic.src, traffic.dst) & served[:, np.newaxis]
+    columns = []
+    for direction, limit in enumerate((control.clockwise, control.counterclockwise)):
+        pair = np.flatnonzero(allowed[:, direction])
+        index = np.repeat(np.arange(limit), len(pair))
+        columns.append((np.tile(pair, limit), np.full(len(index), direction), index))
+    pair, direction, index = (np.concatenate(part).astype(np.int32) for part in zip(*columns, strict=True))
+    return Lightpaths(src=traffic.src, dst=traffic.dst, pair=pair, direction=direction, index=index)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 import attrs
 import numpy as np
@@ -11,34 +11,20 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError
 from sipml_core.model import TrafficMatrix
 from sipml_ring._ring import ffi, lib
-
-if TYPE_CHECKING:
-    from sipml_ring.circuits import RingCircuits
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Circuits:
-    """Circuits with their wavelengths: what a plan keeps and what the kernels read."""
-
-    src: NDArray[np.int32]
-    dst: NDArray[np.int32]
-    #: Row of src, dst that the circuit belongs to. [circuits]
-    pair: NDArray[np.int32]
-    #: 0 clockwise, 1 counter-clockwise. [circuits]
-    direction: NDArray[np.int32]
-    index: NDArray[np.int32]
+from sipml_ring.circuits import RingCircuits
+from sipml_ring.lightpaths import Lightpaths
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Planned:
     """What the planner returns."""
 
-    circuits: Circuits
+    circuits: Lightpaths
     #: 0 for a pair that nobody asked for. [pairs]
     demand: NDArray[np.float64]
     #: [pairs, 2]
     count: NDArray[np.int32]
-    #: Circuits unchanged since the previous plan. [pairs]
+    #: Lightpaths unchanged since the previous plan. [pairs]
     kept: NDArray[np.int32]
     #: Rows of the traffic matrix without a circuit.
     unserved: NDArray[np.int32]
@@ -50,22 +36,22 @@ def fast(
     control: RingCircuits,
     traffic: TrafficMatrix,
     waited: NDArray[np.int32] | None,
-    previous: Circuits | None,
+    previous: Lightpaths | None,
 ) -> Planned:
-    """The plan of ``ring-fast``."""
-    keep, out = _Keep(), _Output(control, traffic, previous)
-    ring, demand = keep.ring(control), keep.demand(traffic, waited)
-    status = lib.sipring_fast(ring, demand, keep.circuits(previous), out.plan)
+    """Return the plan of ``ring-fast``."""
+    inputs, out = _Inputs(), _Outputs(control, traffic, previous)
+    ring, demand = inputs.ring(control), inputs.demand(traffic, waited)
+    status = lib.sipring_fast(ring, demand, inputs.circuits(previous), out.plan)
     return out.result(status, control, traffic)
 
 
 def complete(
-    control: RingCircuits, traffic: TrafficMatrix, start: Circuits, previous: Circuits | None
+    control: RingCircuits, traffic: TrafficMatrix, start: Lightpaths, previous: Lightpaths | None
 ) -> Planned:
-    """`start` taken over, then filled up and brought close to the previous plan."""
-    keep, out = _Keep(), _Output(control, traffic, previous)
-    ring, demand = keep.ring(control), keep.demand(traffic, None)
-    status = lib.sipring_complete(ring, demand, keep.circuits(start), keep.circuits(previous), out.plan)
+    """Return `start`, filled up and brought close to the previous plan."""
+    inputs, out = _Inputs(), _Outputs(control, traffic, previous)
+    ring, demand = inputs.ring(control), inputs.demand(traffic, None)
+    status = lib.sipring_complete(ring, demand, inputs.circuits(start), inputs.circuits(previous), out.plan)
     return out.result(status, control, traffic)
 
 
@@ -74,20 +60,20 @@ def colour(
     traffic: TrafficMatrix,
     count: NDArray[np.int32],
     waited: NDArray[np.int32] | None,
-    previous: Circuits | None,
+    previous: Lightpaths | None,
 ) -> Planned:
-    """Wavelengths for numbers of circuits [traffic pairs, 2], as far as there are, then filled up."""
-    keep, out = _Keep(), _Output(control, traffic, previous)
-    ring, demand = keep.ring(control), keep.demand(traffic, waited)
-    counts = keep.array("int32_t[]", count, np.int32)
-    status = lib.sipring_colour(ring, demand, counts, keep.circuits(previous), out.plan)
+    """Return wavelengths for numbers of circuits [traffic pairs, 2], as far as there are, then filled up."""
+    inputs, out = _Inputs(), _Outputs(control, traffic, previous)
+    ring, demand = inputs.ring(control), inputs.demand(traffic, waited)
+    counts = inputs.array("int32_t[]", count, np.int32)
+    status = lib.sipring_colour(ring, demand, counts, inputs.circuits(previous), out.plan)
     return out.result(status, control, traffic)
 
 
-def check(control: RingCircuits, circuits: Circuits) -> None:
-    """Raises `ConfigError` naming a circuit that cannot exist beside the others."""
-    keep, bad = _Keep(), ffi.new("int64_t *")
-    status = lib.sipring_check(keep.ring(control), keep.circuits(circuits), bad)
+def check(control: RingCircuits, circuits: Lightpaths) -> None:
+    """Raise `ConfigError` naming a circuit that cannot exist beside the others."""
+    inputs, bad = _Inputs(), ffi.new("int64_t *")
+    status = lib.sipring_check(inputs.ring(control), inputs.circuits(circuits), bad)
     if status == lib.SIPRING_EMEMORY:
         raise MemoryError
     if status != lib.SIPRING_OK:
@@ -98,8 +84,8 @@ def check(control: RingCircuits, circuits: Circuits) -> None:
         )
 
 
-class _Keep:
-    """Builds the C structs and keeps what they point to alive."""
+class _Inputs:
+    """C structs of what a kernel reads; what they point to lives as long as this."""
 
     def __init__(self) -> None:
         self.alive: list[Any] = []
@@ -128,7 +114,7 @@ class _Keep:
             },
         )
 
-    def circuits(self, circuits: Circuits | None) -> Any:
+    def circuits(self, circuits: Lightpaths | None) -> Any:
         if circuits is None:
             return ffi.NULL
         struct = ffi.new(
@@ -147,10 +133,10 @@ class _Keep:
         return struct
 
 
-class _Output:
-    """Room for one plan, and what became of it."""
+class _Outputs:
+    """Memory for the plan that a kernel writes."""
 
-    def __init__(self, control: RingCircuits, traffic: TrafficMatrix, previous: Circuits | None) -> None:
+    def __init__(self, control: RingCircuits, traffic: TrafficMatrix, previous: Lightpaths | None) -> None:
         rows = traffic.pairs + (len(previous.src) if previous else 0)
         circuits = control.segments * (control.clockwise + control.counterclockwise)
         sizes = {"src": rows, "dst": rows, "count": 2 * rows, "kept": rows, "unserved": traffic.pairs}
@@ -172,7 +158,7 @@ class _Output:
         cut = {name: self.arrays[name][:pairs] for name in ("src", "dst", "kept")}
         cut |= {name: self.arrays[name][:circuits] for name in ("pair", "direction", "index")}
         return Planned(
-            circuits=Circuits(**{name: cut[name] for name in ("src", "dst", "pair", "direction", "index")}),
+            circuits=Lightpaths(**{name: cut[name] for name in ("src", "dst", "pair", "direction", "index")}),
             demand=self.demand[:pairs],
             count=self.arrays["count"][: 2 * pairs].reshape(-1, 2),
             kept=cut["kept"],

@@ -11,8 +11,8 @@ from sipml_core.fields import option, positive
 from sipml_core.model import CircuitControl, CircuitPlan, TrafficMatrix
 from sipml_core.plugin import Scheduler, Topology, hookimpl
 from sipml_ring.circuits import RingCircuits
-from sipml_ring.planning import plan_with
-from sipml_ring.ringplan import RingPlan
+from sipml_ring.ring_plan import RingPlan
+from sipml_ring.ring_planning import plan_with
 from sipml_ring.topology import SipRing
 
 

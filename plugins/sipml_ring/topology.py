@@ -8,8 +8,8 @@ import attrs
 import numpy as np
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import at_least, format_us, one_of, option, parse_gbps, parse_us, positive
-from sipml_core.model import NO_LINK, Cluster, Fabric, PairArray, Routes
+from sipml_core.fields import at_least, between, format_us, one_of, option, parse_gbps, parse_us, positive
+from sipml_core.model import MAX_GPUS, NO_LINK, Cluster, Fabric, PairArray, Routes
 from sipml_core.plugin import Topology
 from sipml_ring.circuits import MAX_WAVELENGTHS, RingCircuits
 from sipml_ring.retuning import Retuning
@@ -29,7 +29,9 @@ _ONLY_WITH = {
 @attrs.frozen(kw_only=True)
 class SipRingOptions:
     #: SiP-ML, section 4.1: the 16 nearest neighbours in both directions.
-    reach_hops: int = option(16, doc="segments that a circuit may span, either way", validator=at_least(1))
+    reach_hops: int = option(
+        16, doc="segments that a circuit may span, either way", validator=between(1, MAX_GPUS)
+    )
     #: SiP-ML, section 3.1 (TeraPHY).
     channel_gbps: float = option(
         25.0, doc="capacity of one wavelength", unit="Gbps", converter=parse_gbps, validator=positive
@@ -62,7 +64,9 @@ class SipRingOptions:
         200.0, doc="between neighbouring wavelengths (hwsim)", unit="GHz", validator=positive
     )
     macro_lines: int = option(
-        8, doc="wavelengths that the rings of one macro can reach (hwsim)", validator=at_least(1)
+        8,
+        doc="wavelengths that the rings of one macro can reach (hwsim)",
+        validator=between(1, MAX_WAVELENGTHS),
     )
 
     def __attrs_post_init__(self) -> None:
@@ -162,7 +166,7 @@ class SipRing(Topology):
 
 
 def _degree(control: RingCircuits) -> int | None:
-    """Peers that a GPU can hold circuits to at once; None on a ring of one."""
+    """Return the peers that a GPU can hold circuits to at once; None on a ring of one."""
     others = np.arange(1, control.gpus, dtype=np.int32)
     peers = int(control.may_connect(np.zeros_like(others), others).sum())
     return min(control.circuits_per_gpu, peers) or None

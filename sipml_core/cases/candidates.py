@@ -1,4 +1,4 @@
-"""Which strategies of a workload there are to choose from, on N GPUs.
+"""Which plans of a workload there are to choose from, on N GPUs.
 
 `run` takes its choice from them where the degrees are left out, `search` tries batches, layouts and
 placers as well.
@@ -22,7 +22,7 @@ NARROW_BATCH_RANGE = 4
 
 @attrs.frozen(kw_only=True)
 class Candidate:
-    """A strategy to try; or, with a `refusal`, why these numbers are none."""
+    """A plan to try; or, with a `refusal`, why these numbers are none."""
 
     #: With the layout and the placer to try.
     job: Job
@@ -31,6 +31,13 @@ class Candidate:
     global_batch: int
     plan: Plan | None = None
     refusal: str = ""
+
+    @property
+    def checked_plan(self) -> Plan:
+        """The plan; `InfeasibleError` with the refusal if there is none."""
+        if self.plan is None:
+            raise InfeasibleError(self.refusal)
+        return self.plan
 
     @property
     def layout(self) -> str:

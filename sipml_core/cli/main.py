@@ -21,6 +21,7 @@ from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlEr
 
 if TYPE_CHECKING:
     from sipml_core.experiment import Experiment
+    from sipml_core.model import Progress
     from sipml_core.plugin import Registry
 
 #: Exit status: the input is refused / a simulation could not end / 128 + SIGINT, as shells have it.
@@ -81,7 +82,9 @@ def main() -> None:
 def experiment_options(command: Callable[..., None]) -> Callable[..., None]:
     """FILE and the options that change it."""
     for decorate in (
-        click.option("--seed", type=click.IntRange(min=0), help="Replaces the seed in the file."),
+        click.option(
+            "--seed", type=click.IntRange(min=0, max=2**63 - 1), help="Replaces the seed in the file."
+        ),
         click.option(
             "--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE",
             help="Change one value; may be given again. In a list of tables the next part selects by name: "
@@ -94,21 +97,13 @@ def experiment_options(command: Callable[..., None]) -> Callable[..., None]:
 
 
 def _open(file: Path, overrides: tuple[str, ...], seed: int | None) -> tuple[Registry, Experiment]:
-    from sipml_core.experiment import (
-        absolute_files,
-        apply_overrides,
-        read_experiment,
-        read_tables,
-        refuse_missing_files,
-    )
+    from sipml_core.experiment import apply_overrides, read_experiment, read_tables
 
     registry = _registry()
-    tables = absolute_files(read_tables(file), registry, file.parent)
-    tables = absolute_files(apply_overrides(tables, overrides), registry, Path())
+    tables = apply_overrides(read_tables(file), overrides)
     if seed is not None:
         tables["seed"] = seed
     try:
-        refuse_missing_files(tables, registry)
         return registry, read_experiment(tables, registry)
     except ConfigError as error:
         raise ConfigError(f"{file}: {error}") from None
@@ -430,7 +425,7 @@ def _console() -> Any:
 
 
 @contextmanager
-def _computing(folder: Path, answers_in: Path | None = None) -> Iterator[Callable[[str, float], None]]:
+def _computing(folder: Path, answers_in: Path | None = None) -> Iterator[Progress]:
     """From making `folder` until something is written to it: what an interrupt leaves is known.
 
     Yields the report of a progress bar on stderr, which is silent when stderr is no terminal.

@@ -65,7 +65,7 @@ def bounds(
     computes = np.flatnonzero(tasks.gpu != BARRIER)
     busy_us = np.bincount(tasks.gpu[computes], weights=node_us[computes])
     with np.errstate(divide="ignore", invalid="ignore"):
-        link_us = np.nan_to_num(_link_bytes(left_bytes, network) / capacity, nan=0.0, posinf=np.inf)
+        link_us = np.nan_to_num(network.link_bytes(left_bytes) / capacity, nan=0.0, posinf=np.inf)
     return Bounds(
         critical_path_us=critical_path_us(tasks, node_us),
         busiest_link_us=float(link_us.max(initial=0.0)),
@@ -83,7 +83,7 @@ def lower_bound_us(
 def _node_us(tasks: TaskGraph, network: Network, narrowest: NDArray[np.float64]) -> NDArray[np.float64]:
     """Least time of every node. [nodes] [us]"""
     sends = tasks.size_bytes > 0
-    transfer_us = tasks.hops * network.pair_latency_us[network.transfer_pair]
+    transfer_us = tasks.latency_steps * network.pair_latency_us[network.transfer_pair]
     with np.errstate(divide="ignore"):
         transfer_us[sends] += tasks.size_bytes[sends] / narrowest[sends]
     task_us = np.where(tasks.gpu == BARRIER, 0.0, tasks.duration_us)
@@ -98,13 +98,3 @@ def _left_bytes(
     begun = begun_us > 0
     left_bytes[begun] = np.maximum(left_bytes[begun] - narrowest[begun] * begun_us[begun], 0.0)
     return left_bytes
-
-
-def _link_bytes(transfer_bytes: NDArray[np.float64], network: Network) -> NDArray[np.float64]:
-    """Bytes that the transfers send over each link."""
-    pair_bytes = np.bincount(network.transfer_pair, weights=transfer_bytes, minlength=len(network.pair_src))
-    total = np.zeros(len(network.link_gbps))
-    for column in network.pair_links.T:
-        used = column >= 0
-        np.add.at(total, column[used], pair_bytes[used])
-    return total

@@ -1,32 +1,18 @@
-"""Builds `sipml_core.engine._engine`. Run as a script, it compiles next to the package.
+"""Builds the extension module ``sipml_core.engine._engine``.
 
-The declarations are read from `engine.h`, so that the header stays the one contract.
+setuptools takes `ffibuilder`; run as a script, from anywhere, this compiles next to the package.
 """
 
+import sys
 from pathlib import Path
 
-from cffi import FFI
+sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
-SOURCES = ("engine.c", "build.c", "rates.c", "ready.c", "heap.c", "accounts.c", "path.c")
-#: No fused multiply-add: the same bytes on every machine.
-FLAGS = ["-std=c99", "-O3", "-ffp-contract=off"]
+from cffi_build import Extension
 
-_header = (HERE / "engine.h").read_text(encoding="utf-8")
-_home = HERE.relative_to(ROOT).as_posix()
+EXTENSION = Extension(module="sipml_core.engine._engine", package="sipml_core/engine", header="engine.h")
 
-ffibuilder = FFI()
-ffibuilder.cdef("\n".join(line for line in _header.splitlines() if not line.startswith("#")))
-ffibuilder.set_source(
-    "sipml_core.engine._engine",
-    '#include "engine.h"',
-    sources=[f"{_home}/{name}" for name in SOURCES],
-    depends=[f"{_home}/engine.h", f"{_home}/state.h"],
-    include_dirs=[_home],
-    extra_compile_args=FLAGS,
-    py_limited_api=False,  # one file name, whether pip or this script compiles: no old build hides a new one
-)
+ffibuilder = EXTENSION.builder()
 
 if __name__ == "__main__":
-    ffibuilder.compile(tmpdir=str(ROOT), verbose=True)
+    print(EXTENSION.compile_in_place())

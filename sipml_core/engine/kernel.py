@@ -55,7 +55,7 @@ def _graph(tasks: TaskGraph) -> tuple[Any, list[Any]]:
         "duration_us": (tasks.duration_us, "double[]"),
         "priority": (tasks.priority, "int32_t[]"),
         "size_bytes": (tasks.size_bytes, "double[]"),
-        "hops": (tasks.hops, "double[]"),
+        "hops": (tasks.latency_steps, "double[]"),
         "succ_start": (tasks.succ_start, "int64_t[]"),
         "successors": (tasks.successors, "int32_t[]"),
         "mark": (tasks.marks, "int32_t[]"),

@@ -245,7 +245,7 @@ class ReferenceSession:
         for gpu in self._ends_of(transfer):
             self._pending[gpu][transfer] = True
         pair = self.network.transfer_pair[transfer]
-        latency_us = float(self.tasks.hops[transfer] * self.network.pair_latency_us[pair])
+        latency_us = float(self.tasks.latency_steps[transfer] * self.network.pair_latency_us[pair])
         node = self.tasks.compute_tasks + transfer
         if latency_us > 0 or self.tasks.size_bytes[transfer] == 0:
             heapq.heappush(self._ends, (self._now_us + latency_us, node))

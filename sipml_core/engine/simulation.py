@@ -12,12 +12,9 @@ from sipml_core.engine.reference import ReferenceSession
 from sipml_core.engine.session import Session, State
 from sipml_core.engine.stall import stalled
 from sipml_core.errors import ConfigError, LimitError, TooSlowError, unknown
-from sipml_core.model import Network, TaskGraph, Timeline
+from sipml_core.model import SILENT, Network, Progress, TaskGraph, Timeline
 
 __all__ = ["CircuitDriver", "CircuitSettings", "open_session", "simulate"]
-
-#: progress(fraction of nodes that ended, events so far)
-Progress = Callable[[float, int], None]
 
 _KERNELS: dict[str, Callable[[TaskGraph, Network, str], Session]] = {
     "c": KernelSession,
@@ -57,7 +54,7 @@ def simulate(
     max_wall_s: float | None = None,
     max_time_us: float | None = None,
     kernel: str = "c",
-    progress: Progress | None = None,
+    progress: Progress = SILENT,
 ) -> Timeline:
     """Run `tasks` on `network` to the end.
 
@@ -74,7 +71,7 @@ def simulate(
     kernel
         "c", or "reference": the same semantics in plain Python, some hundred times slower.
     progress
-        Called a few times a second with the fraction of nodes that have ended and the events so far.
+        Told a few times a second which fraction of the nodes has ended.
 
     Raises
     ------
@@ -109,7 +106,7 @@ def simulate(
 class _Watch:
     """Keeps an eye on the clock and tells how far the run is."""
 
-    def __init__(self, session: Session, max_wall_s: float | None, progress: Progress | None) -> None:
+    def __init__(self, session: Session, max_wall_s: float | None, progress: Progress) -> None:
         self._session = session
         self._limit_s = max_wall_s
         self._progress = progress
@@ -122,9 +119,9 @@ class _Watch:
                 f"wall-clock limit of {self._limit_s:g} s reached at {self._session.now_us:g} us "
                 f"with {_left(self._session)}"
             )
-        if self._progress and now_s - self._told_s >= _PROGRESS_S:
+        if now_s - self._told_s >= _PROGRESS_S:
             self._told_s = now_s
-            self._progress(self._session.ended / self._session.tasks.nodes, self._session.events)
+            self._progress.at(self._session.ended / self._session.tasks.nodes)
 
 
 def _left(session: Session) -> str:

@@ -4,9 +4,7 @@ In: a path or tables, overrides, and a `Registry`. Out: an `Experiment`, or one 
 Imports `plugin` and what is below it; never the simulator.
 """
 
-from sipml_core.experiment.files import absolute_files, refuse_missing_files
-from sipml_core.experiment.overrides import apply_overrides
-from sipml_core.experiment.reading import (
+from sipml_core.experiment.model import (
     EngineTable,
     Experiment,
     GpuTable,
@@ -15,10 +13,9 @@ from sipml_core.experiment.reading import (
     SearchTable,
     StrategyTable,
     divisors,
-    read_experiment,
-    read_interconnect,
-    read_tables,
 )
+from sipml_core.experiment.overrides import apply_overrides
+from sipml_core.experiment.reading import read_experiment, read_interconnect, read_tables
 from sipml_core.experiment.structure import structure
 
 __all__ = [
@@ -29,12 +26,10 @@ __all__ = [
     "Job",
     "SearchTable",
     "StrategyTable",
-    "absolute_files",
     "apply_overrides",
     "divisors",
     "read_experiment",
     "read_interconnect",
     "read_tables",
-    "refuse_missing_files",
     "structure",
 ]

@@ -3,47 +3,86 @@
 from __future__ import annotations
 
 import copy
-import tomllib
+import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sipml_core.errors import ConfigError
+from sipml_core.errors import ConfigError, brief, shown
+from sipml_core.fields import parse_toml
+
+#: Sections that a [[workload]] may have for itself; its keys win over those of the section.
+_DEFAULTS = ("strategy", "search")
+#: Keys in one path; no table of an experiment lies as deep.
+_MOST_KEYS = 10
 
 
 def apply_overrides(tables: Mapping[str, Any], assignments: Iterable[str]) -> dict[str, Any]:
-    """A copy of `tables` with every ``path=value`` set.
+    """Return a copy of `tables` with every ``path=value`` set.
 
     The value is read as TOML, or as text if it is none. In a list of tables (``topology``,
     ``workload``) the next part of the path is a label or name that selects one table, or a number;
     without it, all tables of the list are changed.
+
+    Raises
+    ------
+    ConfigError
+        There is no such place, or what is set there would not count: a workload has its own.
     """
     changed = copy.deepcopy(dict(tables))
     for assignment in assignments:
         path, equals, text = assignment.partition("=")
-        if not equals or not path.strip():
-            raise ConfigError(f"--set must look like section.key=value, got {assignment!r}")
-        _assign(changed, path.strip().split("."), _value(text.strip()), path.strip())
+        path = path.strip()
+        if not equals or not path:
+            raise ConfigError(f"--set must look like section.key=value, got {shown(assignment)}")
+        keys = path.split(".")
+        if len(keys) > _MOST_KEYS:
+            raise ConfigError(f"--set {brief(path)}: has {len(keys)} keys, and no table lies that deep")
+        _refuse_hidden(changed, keys, path, text.strip())
+        _assign(changed, keys, _value(text.strip(), path), path)
     return changed
 
 
-def _value(text: str) -> Any:
+def _value(text: str, path: str) -> Any:
     try:
-        return tomllib.loads(f"value = {text}")["value"]
-    except tomllib.TOMLDecodeError:
+        return parse_toml(f"value = {text}")["value"]
+    except ValueError as error:
+        if "nested" in str(error) or "digits" in str(error):
+            raise ConfigError(f"--set {brief(path)}: {error}") from None
         return text
 
 
-def _assign(node: Any, parts: list[str], value: Any, path: str) -> None:
-    head, *rest = parts
+def _refuse_hidden(tables: Mapping[str, Any], keys: list[str], path: str, text: str) -> None:
+    """`ConfigError` if workloads have the key in a section of their own, which hides the one set."""
+    if len(keys) < 2 or keys[0] not in _DEFAULTS:
+        return
+    section, key = keys[:2]
+    workloads = tables.get("workload", [])
+    workloads = workloads if isinstance(workloads, list) else [workloads]
+    own = [table for table in workloads if key in _section(table, section)]
+    if own:
+        names = ", ".join(shown(table.get("label", table.get("name"))) for table in own)
+        raise ConfigError(
+            f"--set {brief(path)}: changes nothing for {names}, which has a {brief(key)} of its own; "
+            f"--set {brief(f'workload.{path}={text}')} changes it in every workload"
+        )
+
+
+def _section(table: Any, section: str) -> Mapping[str, Any]:
+    own = table.get(section) if isinstance(table, Mapping) else None
+    return own if isinstance(own, Mapping) else {}
+
+
+def _assign(node: Any, keys: list[str], value: Any, path: str) -> None:
+    head, *rest = keys
     if isinstance(node, list):
         chosen = _select(node, head)
-        targets, parts = (chosen, rest) if chosen else (node, parts)
-        if not parts:
-            raise ConfigError(f"--set {path}: names a table, not a key in it")
+        targets, keys = (chosen, rest) if chosen else (node, keys)
+        if not keys:
+            raise ConfigError(f"--set {brief(path)}: names a table, not a key in it")
         for target in targets:
-            _assign(target, parts, value, path)
+            _assign(target, keys, value, path)
     elif not isinstance(node, dict):
-        raise ConfigError(f"--set {path}: there is no table to set {head!r} in")
+        raise ConfigError(f"--set {brief(path)}: there is no table to set {shown(head)} in")
     elif rest:
         _assign(node.setdefault(head, {}), rest, value, path)
     else:
@@ -51,6 +90,6 @@ def _assign(node: Any, parts: list[str], value: Any, path: str) -> None:
 
 
 def _select(tables: list[Any], key: str) -> list[Any]:
-    if key.isdigit() and int(key) < len(tables):
+    if re.fullmatch("[0-9]{1,9}", key) and int(key) < len(tables):
         return [tables[int(key)]]
     return [t for t in tables if isinstance(t, dict) and key in (t.get("label"), t.get("name"))]

@@ -18,7 +18,7 @@ from cattrs.errors import (
     IterableValidationError,
 )
 
-from sipml_core.errors import ConfigError, nearest
+from sipml_core.errors import ConfigError, brief, nearest, shown
 
 T = TypeVar("T")
 
@@ -37,7 +37,7 @@ def structure(table: Any, model: type[T], path: str, elsewhere: Mapping[str, typ
         One line: the path of the first key at fault, what was found, what is allowed.
     """
     if not isinstance(table, Mapping):
-        raise ConfigError(f"{path} must be a table, got {table!r}")
+        raise ConfigError(f"{path} must be a table, got {shown(table)}")
     try:
         return _CONVERTER.structure(table, model)
     except BaseValidationError as error:
@@ -70,13 +70,22 @@ def _explain(error: BaseException, path: str, model: Any, elsewhere: Mapping[str
 
 
 def _unknown_key(key: str, path: str, allowed: Iterable[str], elsewhere: Mapping[str, type[Any]]) -> str:
+    named = brief(f"{path}.{key}")
     home = next((section for section, model in elsewhere.items() if key in keys(model)), None)
     if home is not None:
-        return f"{path}.{key} is not a known key; {key} belongs in [{home}]"
+        return f"{named} is not a known key; {key} belongs in [{home}]"
     names = sorted(allowed)
     close = nearest(key, names)
     hint = f"; did you mean {close!r}?" if close else ";"
-    return f"{path}.{key} is not a known key{hint} allowed: {', '.join(names) or 'none'}"
+    return f"{named} is not a known key{hint} allowed: {', '.join(names) or 'none'}"
+
+
+def refuse_unknown_keys(table: Iterable[str], path: str, allowed: Iterable[str]) -> None:
+    """`ConfigError` naming the first key of a table that is not allowed, and the nearest that is."""
+    known = list(allowed)
+    for key in table:
+        if key not in known:
+            raise ConfigError(_unknown_key(key, path, known, {}))
 
 
 def keys(model: type[Any]) -> list[str]:
@@ -87,16 +96,24 @@ def keys(model: type[Any]) -> list[str]:
 def _strict(allowed: tuple[type, ...], what: str) -> Any:
     def hook(value: Any, _: Any) -> Any:
         if isinstance(value, bool) and bool not in allowed:
-            raise ConfigError(f"must be {what}, got {value!r}")
+            raise ConfigError(f"must be {what}, got {shown(value)}")
         if not isinstance(value, allowed):
-            raise ConfigError(f"must be {what}, got {value!r}")
+            raise ConfigError(f"must be {what}, got {shown(value)}")
         return value
 
     return hook
 
 
 def _float(value: Any, _: Any) -> float:
-    return float(_strict((int, float), "a number")(value, _))
+    number = _strict((int, float), "a number")(value, _)
+    try:
+        return float(number)
+    except OverflowError:
+        raise ConfigError(f"must be a number below 1.8e308, got {shown(value)}") from None
+
+
+def _text(value: Any, _: Any) -> str:
+    return str(_strict((str,), "text in quotes")(value, _))
 
 
 def _lenient_about_lists() -> Converter:
@@ -104,7 +121,7 @@ def _lenient_about_lists() -> Converter:
     converter.register_structure_hook(bool, _strict((bool,), "true or false"))
     converter.register_structure_hook(int, _strict((int,), "an integer"))
     converter.register_structure_hook(float, _float)
-    converter.register_structure_hook(str, _strict((str,), "text in quotes"))
+    converter.register_structure_hook(str, _text)
     return converter
 
 
@@ -117,7 +134,7 @@ def _converter() -> Converter:
 
         def hook(value: Any, _: Any) -> Any:
             if not isinstance(value, (list, tuple)):
-                raise ConfigError(f"must be a list, got {value!r}")
+                raise ConfigError(f"must be a list, got {shown(value)}")
             return structure_items(value, target)
 
         return hook

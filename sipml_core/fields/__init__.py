@@ -20,6 +20,8 @@ from sipml_core.fields.checks import (
 )
 from sipml_core.fields.csvtable import read_table
 from sipml_core.fields.options import option
+from sipml_core.fields.paths import FileText, absolute_paths, file_path
+from sipml_core.fields.tomlfile import parse_toml, read_toml
 from sipml_core.fields.units import (
     BYTES_PER_US_PER_GBPS,
     format_bytes,
@@ -32,10 +34,13 @@ from sipml_core.fields.units import (
 
 __all__ = [
     "BYTES_PER_US_PER_GBPS",
+    "FileText",
+    "absolute_paths",
     "at_least",
     "between",
     "bool_vector",
     "each",
+    "file_path",
     "float64_matrix",
     "float64_vector",
     "format_bytes",
@@ -49,7 +54,9 @@ __all__ = [
     "option",
     "parse_bytes",
     "parse_gbps",
+    "parse_toml",
     "parse_us",
     "positive",
     "read_table",
+    "read_toml",
 ]

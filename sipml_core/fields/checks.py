@@ -9,17 +9,30 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.errors import ConfigError, nearest
+from sipml_core.errors import ConfigError, nearest, shown
 
 Validator = Callable[[Any, Any, Any], None]
 
 
+#: Nothing that is counted or measured here is more; so that products of a few of them stay finite.
+MOST_INTEGER = 2**63 - 1
+MOST_NUMBER = 1e30
+#: Where zero is no value: so little that its inverse stays finite in any product, too.
+LEAST_POSITIVE = 1e-12
+
+
 def at_least(minimum: float) -> Validator:
-    """A finite number not below `minimum`."""
+    """A finite number not below `minimum`, and not beyond what can be counted with.
+
+    Sizes that a user gives have a stated bound of their own: see `between`.
+    """
 
     def check(_: Any, attribute: Any, value: Any) -> None:
         if not _is_number(value) or value < minimum:
-            raise ConfigError(f"{attribute.name} must be at least {minimum:g}, got {value!r}")
+            raise ConfigError(f"{attribute.name} must be at least {_bound(minimum)}, got {shown(value)}")
+        most = MOST_INTEGER if isinstance(value, int) else MOST_NUMBER
+        if value > most:
+            raise ConfigError(f"{attribute.name} must be at most {_bound(most)}, got {shown(value)}")
 
     return check
 
@@ -29,15 +42,26 @@ def between(minimum: float, maximum: float) -> Validator:
 
     def check(_: Any, attribute: Any, value: Any) -> None:
         if not _is_number(value) or not minimum <= value <= maximum:
-            raise ConfigError(f"{attribute.name} must be from {minimum:g} to {maximum:g}, got {value!r}")
+            raise ConfigError(
+                f"{attribute.name} must be from {_bound(minimum)} to {_bound(maximum)}, got {shown(value)}"
+            )
 
     return check
 
 
 def positive(_: Any, attribute: Any, value: Any) -> None:
-    """A finite number above zero: NaN and infinity are refused."""
+    """A finite number above zero: NaN and infinity are refused, and what is next to them or to zero."""
     if not _is_number(value) or value <= 0:
-        raise ConfigError(f"{attribute.name} must be positive, got {value!r}")
+        raise ConfigError(f"{attribute.name} must be positive, got {shown(value)}")
+    if not LEAST_POSITIVE <= value <= MOST_NUMBER:
+        raise ConfigError(
+            f"{attribute.name} must be from {_bound(LEAST_POSITIVE)} to {_bound(MOST_NUMBER)}, "
+            f"got {shown(value)}"
+        )
+
+
+def _bound(number: float) -> str:
+    return str(number) if isinstance(number, int) else f"{number:g}"
 
 
 def one_of(*allowed: str) -> Validator:
@@ -47,7 +71,8 @@ def one_of(*allowed: str) -> Validator:
         if value not in allowed:
             close = nearest(str(value), allowed)
             hint = f"; did you mean {close!r}?" if close else ""
-            raise ConfigError(f"{attribute.name} must be one of {', '.join(allowed)}, got {value!r}{hint}")
+            names = ", ".join(allowed)
+            raise ConfigError(f"{attribute.name} must be one of {names}, got {shown(value)}{hint}")
 
     return check
 
@@ -67,7 +92,7 @@ def each(check: Validator) -> Validator:
 def _is_number(value: Any) -> bool:
     if isinstance(value, (bool, np.bool_)) or not isinstance(value, (int, float, np.integer, np.floating)):
         return False
-    return math.isfinite(value)
+    return isinstance(value, int) or math.isfinite(value)  # no int is infinite, and a long one is no float
 
 
 def _array(value: Any, dtype: Any, ndim: int) -> NDArray[Any]:

@@ -15,7 +15,6 @@ def option(
     *,
     doc: str,
     unit: str = "",
-    files: tuple[str, ...] = (),
     validator: Any = None,
     converter: Callable[[Any], Any] | None = None,
 ) -> Any:
@@ -27,9 +26,6 @@ def option(
         Left out: the option must be given.
     doc, unit
         What ``python -m sipml_core plugins NAME`` and the configuration reference print.
-    files
-        Texts that end so are names of files; `("",)`: all. In an experiment file a relative one counts from
-        that file's folder.
     validator
         See `sipml_core.fields.checks`: `at_least`, `between`, `positive`, `one_of`.
     converter
@@ -39,7 +35,7 @@ def option(
         default=default,
         validator=validator,
         converter=_named(converter) if converter else None,
-        metadata={"doc": doc, "unit": unit, "files": files},
+        metadata={"doc": doc, "unit": unit},
     )
 
 

@@ -92,6 +92,8 @@ class Roofline(GpuModel):
     ``compute_efficiency``, ``bandwidth_efficiency``, ``ramp_us``.
     """
 
+    names_matter = False
+
     #: Where this GPU differs from the family.
     compute: Mapping[str, float] = MappingProxyType({})
     bandwidth: Mapping[str, float] = MappingProxyType({})

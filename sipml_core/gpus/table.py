@@ -10,7 +10,7 @@ import attrs
 import numpy as np
 
 from sipml_core.errors import ConfigError, nearest
-from sipml_core.fields import option, parse_bytes, positive, read_table
+from sipml_core.fields import file_path, option, parse_bytes, positive, read_table
 from sipml_core.model import OpWork, Phase
 from sipml_core.plugin import GpuModel
 
@@ -30,10 +30,9 @@ class TableGpu(GpuModel):
     class Options:
         """Where the measurements are."""
 
-        file: str = option(
+        file: str = file_path(
             doc="CSV file with columns op, batch, time_us, one row for each measurement; a relative name "
-            "counts from the folder of the experiment file",
-            files=("",),
+            "counts from the folder of the experiment file"
         )
         memory: float = option(
             "32 GB", doc="device memory", unit="bytes", validator=positive, converter=parse_bytes

@@ -1,9 +1,9 @@
 """Ring collectives, added to a TaskBuilder for many groups of members at once.
 
 A collective over n members of M bytes takes the nodes after which each member is ready and returns
-the nodes after which each member has its result. It has one of two forms (`Plan.collective`):
+the nodes after which each member has its result. It is simulated in one of two ways (`Plan.ring_steps`):
 
-* "ring": the steps themselves. In step s member i sends one of n chunks of M / n bytes to its successor,
+* "explicit": the steps themselves. In step s member i sends one of n chunks of M / n bytes to its successor,
   as soon as the chunk of step s - 1 has come in and, while sums are being formed, its own part is ready.
 * "fluid": one transfer per member to its successor, of all the bytes of the steps, with as many
   latencies as there are steps. It starts when every member is ready and ends for all at once.
@@ -20,8 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.fields import one_of
-from sipml_core.lowering.taskbuilder import Nodes, TaskBuilder
-from sipml_core.model import TaskGraph
+from sipml_core.model import Nodes, TaskBuilder, TaskGraph
 
 #: GPUs in ring order.
 Members = NDArray[np.int32]
@@ -37,7 +36,8 @@ class Rings:
     """Adds collectives to `builder`; transfers get `priority`, barriers `label`."""
 
     builder: TaskBuilder
-    form: str = attrs.field(validator=one_of("ring", "fluid"))
+    #: How a ring is simulated, see above.
+    steps: str = attrs.field(validator=one_of("explicit", "fluid"))
     priority: int = 0
     label: int = 0
     #: Where a member sends: 1 to its successor, -1 to its predecessor.
@@ -98,7 +98,7 @@ class Rings:
     def reduce_scatter(self, members: Members, size_bytes: float, ready: Nodes | None = None) -> Nodes:
         """Each member gets one n-th of the sum of M bytes; arguments as of `all_reduce`, [groups, n]."""
         n = members.shape[-1]
-        if n == 1 or self.form == "fluid":
+        if n == 1 or self.steps == "fluid":
             return self._fluid(members, size_bytes, n - 1, ready)
         sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=n - 1)
         return self._joined(sends[-1:], ready)
@@ -106,7 +106,7 @@ class Rings:
     def all_gather(self, members: Members, size_bytes: float, ready: Nodes | None = None) -> Nodes:
         """Each member gets all M bytes, having one n-th; arguments as of `all_reduce`, [groups, n]."""
         n = members.shape[-1]
-        if n == 1 or self.form == "fluid":
+        if n == 1 or self.steps == "fluid":
             return self._fluid(members, size_bytes, n - 1, ready)
         sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=1)
         return self._joined(sends, ready)
@@ -114,7 +114,7 @@ class Rings:
     def _flat_all_reduce(self, members: Members, size_bytes: float, ready: Nodes | None, made: int) -> Nodes:
         """The last chunk to come in is the end: a pair is a queue, so its steps end in order."""
         n = members.shape[-1]
-        if n == 1 or self.form == "fluid":
+        if n == 1 or self.steps == "fluid":
             return self._fluid(members, size_bytes, 2 * (n - 1), ready, made)
         sends = self._steps(members, size_bytes / n, 2 * (n - 1), ready, own_steps=n, made=made)
         return np.roll(sends[-1], self.way, axis=-1)
@@ -173,7 +173,7 @@ class Rings:
         return members[:, :made], np.roll(members, -self.way, axis=-1)[:, :made]
 
 
-def ring_allreduce_tasks(gpus: int, size_bytes: float, *, form: str = "ring") -> TaskGraph:
+def ring_allreduce_tasks(gpus: int, size_bytes: float, *, steps: str = "explicit") -> TaskGraph:
     """One ring all-reduce over GPUs 0, 1, ... `gpus` - 1 and nothing else.
 
     Parameters
@@ -182,16 +182,16 @@ def ring_allreduce_tasks(gpus: int, size_bytes: float, *, form: str = "ring") ->
         Members n.
     size_bytes
         Bytes M that each contributes, all from time 0. [bytes]
-    form
-        "ring": 2 n (n - 1) transfers of M / n bytes; "fluid": n transfers of 2 M (n - 1) / n bytes.
+    steps
+        "explicit": 2 n (n - 1) transfers of M / n bytes; "fluid": n transfers of 2 M (n - 1) / n bytes.
 
     Raises
     ------
     ConfigError
-        The form is unknown.
+        The value of `steps` is unknown.
     SipmlError
         The size is negative or not finite.
     """
     builder = TaskBuilder(gpus, labels=("sync",))
-    Rings(builder=builder, form=form).all_reduce(np.arange(gpus, dtype=np.int32)[None], size_bytes)
+    Rings(builder=builder, steps=steps).all_reduce(np.arange(gpus, dtype=np.int32)[None], size_bytes)
     return builder.build()

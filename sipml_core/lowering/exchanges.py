@@ -6,7 +6,7 @@ each passes it on to the next, it crosses every segment once. So do parts of a s
 their way to the device that needs the sum. These are the ring algorithms for all-gather and
 reduce-scatter (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of
 workstations"), on a line. What only one device needs passes those in between as well: nobody talks but
-to its neighbours. A hop starts when the one before it has arrived in full; adding up is free.
+to its neighbours. A step starts when the one before it has arrived in full; adding up is free.
 """
 
 from __future__ import annotations
@@ -125,13 +125,13 @@ def _added_up(transfers: Transfers, chains: _Chains) -> tuple[Transfers, Indices
     sender = transfers.sender[chains.row]
     leaves = (np.diff(sender, append=-1) != 0) | (np.diff(chains.chain, append=-1) != 0)
     leaving = np.cumsum(leaves) - leaves
-    hops = _Chains.split(chains.row[leaves], np.diff(chains.chain[leaves], prepend=-1) != 0)
-    before, after = hops.links
+    steps = _Chains.split(chains.row[leaves], np.diff(chains.chain[leaves], prepend=-1) != 0)
+    before, after = steps.links
     device = transfers.device.copy()
     device[before] = transfers.sender[after]
     goes_as = np.arange(len(device), dtype=np.int32)
     arrives_as = goes_as.copy()
-    goes_as[chains.row] = hops.row[leaving]
+    goes_as[chains.row] = steps.row[leaving]
     arrives_as[chains.row] = chains.last
     kept = np.unique(goes_as)
     number = np.full(len(device), -1, dtype=np.int32)
@@ -154,12 +154,12 @@ def _added_up(transfers: Transfers, chains: _Chains) -> tuple[Transfers, Indices
 
 
 def _between_neighbours(transfers: Transfers) -> tuple[Transfers, Indices]:
-    """Longer ways as hops from each device to the next. Returns also which transfer each hop is of."""
+    """Longer ways as steps from each device to the next. Returns also which transfer each step is of."""
     way = transfers.device - transfers.sender
-    hops = np.abs(way)
-    number = np.repeat(np.arange(len(way), dtype=np.int32), hops)
-    last = np.cumsum(hops, dtype=np.int32) - np.int32(1)
-    first = last - hops + np.int32(1)
+    steps = np.abs(way)
+    number = np.repeat(np.arange(len(way), dtype=np.int32), steps)
+    last = np.cumsum(steps, dtype=np.int32) - np.int32(1)
+    first = last - steps + np.int32(1)
     device = transfers.sender[number] + np.sign(way)[number] * (np.arange(len(number)) - first[number])
     later = np.flatnonzero(np.arange(len(number)) > first[number]).astype(np.int32)
     near = attrs.evolve(
@@ -180,7 +180,7 @@ def _between_neighbours(transfers: Transfers) -> tuple[Transfers, Indices]:
 
 
 def _furthest_first(transfers: Transfers, exchange: Indices) -> Transfers:
-    """Of the hops of one exchange from device to device, those with most hops to come go first.
+    """Of the steps of one exchange from device to device, those with most steps to come go first.
 
     So a pipeline has no gaps: a link over which k boxes go is done after k of them.
     """

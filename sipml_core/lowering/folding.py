@@ -1,7 +1,7 @@
 """Where all groups do the same at the same time, the first few stand for all.
 
-In layout positions the job repeats every `Lowering.period` groups. If moving every GPU on by some
-groups also takes each route to the route of the moved pair, over links of the same capacity, then
+In the order of `Lowering.gpu_of` the job repeats every `Lowering.period` groups. If moving every GPU
+on by some groups also takes each route to the route of the moved pair, over links of the same capacity, then
 the moved run is the run itself: max-min fair rates are unique, so groups that far apart are always
 in the same state. The same holds for circuits that are re-planned while the job runs if whoever plans
 them treats images alike. It is then enough to run the first of them, on the fabric's links taken together
@@ -15,9 +15,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.lowering.groups import Lowering
-from sipml_core.lowering.taskbuilder import TaskBuilder
-from sipml_core.model import NO_LINK, CircuitControl, Network, TaskGraph
+from sipml_core.lowering.joblowering import Lowering
+from sipml_core.model import NO_LINK, CircuitControl, Network, PairIndex, TaskBuilder, TaskGraph
 
 
 class NoSymmetryError(ConfigError):
@@ -41,18 +40,18 @@ class Pairs:
     @classmethod
     def of(cls, lowering: Lowering) -> Pairs:
         """Pairs of the whole job, from the tasks of its first period."""
-        gpus, gpu_at = lowering.plan.gpus, lowering.layout.reshape(-1)
+        gpus, gpu_at = lowering.plan.gpus, lowering.gpu_of.reshape(-1)
         position = np.argsort(gpu_at)
         tasks = lowering.tasks(lowering.period)
-        key, pair = np.unique(tasks.src.astype(np.int64) * gpus + tasks.dst, return_inverse=True)
-        ends = position[np.array([key // gpus, key % gpus])]
+        key, pair = PairIndex(gpus).unique(tasks.src, tasks.dst)
+        ends = position[np.array(PairIndex(gpus).ends(key))]
         shift = np.arange(0, gpus, lowering.period * lowering.plan.mp)[:, None]
         src, dst = gpu_at[(ends[:, None, :] + shift) % gpus]
         return cls(
             lowering=lowering,
             src=src,
             dst=dst,
-            size_bytes=np.bincount(pair.reshape(-1), tasks.size_bytes, len(key)).astype(np.float64),
+            size_bytes=np.bincount(pair, tasks.size_bytes, len(key)).astype(np.float64),
         )
 
     @property
@@ -115,7 +114,7 @@ def fold(
 
 
 def _refuse_uneven_speeds(lowering: Lowering, step: int) -> None:
-    speed = lowering.speed[lowering.layout].reshape(-1, step * lowering.period * lowering.plan.mp)
+    speed = lowering.speed[lowering.gpu_of].reshape(-1, step * lowering.period * lowering.plan.mp)
     uneven = np.flatnonzero((speed != speed[0]).any(axis=1))
     if len(uneven):
         raise NoSymmetryError(f"GPUs differ in speed (gpu_speed) between {_groups(lowering, step)}")
@@ -124,7 +123,7 @@ def _refuse_uneven_speeds(lowering: Lowering, step: int) -> None:
 def _part_of(control: CircuitControl | None, lowering: Lowering, step: int) -> CircuitControl | None:
     if control is None:
         return None
-    gpu_at = lowering.layout.reshape(-1)
+    gpu_at = lowering.gpu_of.reshape(-1)
     image = np.empty_like(gpu_at)
     image[gpu_at] = np.roll(gpu_at, -step * lowering.period * lowering.plan.mp)
     part = control.folded(image)
@@ -210,12 +209,13 @@ def _folded(
     tasks = lowering.tasks(groups)
     src, sent_to = pairs.src[:step].reshape(-1), pairs.dst[:step].reshape(-1)
     dst = _stand_ins(lowering, groups, src, sent_to)
-    key = src.astype(np.int64) * tasks.gpus + sent_to
+    index = PairIndex(tasks.gpus)
+    key = index.key(src, sent_to)
     order = np.lexsort((sent_to, dst, src))
     by_key = np.argsort(key)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
-    found = np.searchsorted(key[by_key], tasks.src.astype(np.int64) * tasks.gpus + tasks.dst)
+    found = np.searchsorted(key[by_key], index.key(tasks.src, tasks.dst))
     transfer_pair = place[by_key[found]]
     row = network.transfer_pair[: step * pairs.src.shape[1]][order]
     links = network.pair_links[row]
@@ -224,7 +224,7 @@ def _folded(
     return Folded(
         groups=groups,
         control=control,
-        gpus=lowering.layout[:groups].reshape(-1),
+        gpus=lowering.gpu_of[:groups].reshape(-1),
         tasks=attrs.evolve(tasks, dst=dst[order][transfer_pair]),
         network=Network(
             gpus=tasks.gpus,
@@ -250,6 +250,6 @@ def _stand_ins(
     Where that is the sender, the destination stays: what comes in at the sender is pending exactly
     when this transfer is, so the sender's own account has it already.
     """
-    gpu_at = lowering.layout.reshape(-1)
+    gpu_at = lowering.gpu_of.reshape(-1)
     image = gpu_at[np.argsort(gpu_at)[dst] % (groups * lowering.plan.mp)]
     return np.where(image == src, dst, image)

@@ -6,24 +6,31 @@ Imports only `fields` and `errors`.
 
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
 from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows
-from sipml_core.model.cluster import Cluster
+from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.network import Network, check_routes
-from sipml_core.model.opgraph import Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
+from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
 from sipml_core.model.opwork import OpWork, op_work
+from sipml_core.model.pairs import PairIndex, sorted_unique
 from sipml_core.model.plan import Execution, Plan
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
+from sipml_core.model.prices import Prices
+from sipml_core.model.progress import SILENT, Progress
 from sipml_core.model.results import CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
+from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
 from sipml_core.model.timeline import Timeline
 from sipml_core.model.traffic import TrafficMatrix
 
 __all__ = [
     "BARRIER",
+    "MAX_GPUS",
     "MAX_RANK",
+    "MAX_SAMPLES",
     "NO_LINK",
     "PRECISIONS",
+    "SILENT",
     "Axis",
     "BalancedGraph",
     "CaseResult",
@@ -33,20 +40,25 @@ __all__ = [
     "Execution",
     "Fabric",
     "Network",
+    "Nodes",
     "Op",
     "OpGraph",
     "OpWork",
     "Operand",
     "PairArray",
+    "PairIndex",
     "Phase",
     "Placement",
     "PlacementLimits",
     "Plan",
     "Precision",
+    "Prices",
+    "Progress",
     "Result",
     "Role",
     "Routes",
     "Split",
+    "TaskBuilder",
     "TaskGraph",
     "Tensor",
     "Timeline",
@@ -55,4 +67,5 @@ __all__ = [
     "check_routes",
     "op_work",
     "precision",
+    "sorted_unique",
 ]

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.fields import at_least, float64_vector, int32_vector, positive
+from sipml_core.model.pairs import PairIndex
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -70,7 +71,7 @@ class CircuitPlan:
     @cached_property
     def key(self) -> NDArray[np.int64]:
         """src * gpus + dst, ascending. [pairs]"""
-        return self.src.astype(np.int64) * self.gpus + self.dst
+        return PairIndex(self.gpus).key(self.src, self.dst)
 
     def capacity_gbps(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.float64]:
         """Settled capacity of any pairs; 0 where the plan has no circuit. [Gbps]"""
@@ -80,7 +81,7 @@ class CircuitPlan:
         """Where any pairs stand in the plan; -1 for one that it does not name."""
         if len(self.src) == 0:
             return np.full(len(src), -1)
-        wanted = src.astype(np.int64) * self.gpus + dst
+        wanted = PairIndex(self.gpus).key(src, dst)
         row = np.searchsorted(self.key, wanted)
         row[row == len(self.key)] = 0
         row[self.key[row] != wanted] = -1

@@ -2,11 +2,13 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 
-from sipml_core.errors import ConfigError
+from sipml_core.errors import ConfigError, shown
 from sipml_core.fields import between, option, parse_gbps, parse_us, positive
 
 #: GPUs are numbered in 32-bit integers in the C kernels, pairs in 64-bit ones.
@@ -14,15 +16,39 @@ MAX_GPUS = 65536
 
 #: Per kernel; beyond a second nothing is left of a training step. [us]
 MAX_OVERHEAD_US = 1e6
-#: A GPU slower than this would only make the simulated time long.
+#: A GPU slower than this would only make the simulated time long, and a faster one leave nothing of it.
 MIN_SPEED = 1e-3
+MAX_SPEED = 1e3
 
 
-def _gpu_speed(speeds: Mapping[str, float]) -> tuple[tuple[int, float], ...]:
+def _gpu_speed(speeds: Mapping[Any, Any]) -> tuple[tuple[int, float], ...]:
+    """(GPU, speed), by GPU; a key is the number of a GPU as it is written, so that none appears twice."""
     try:
-        return tuple(sorted((int(gpu), float(speed)) for gpu, speed in dict(speeds).items()))
+        items = list(dict(speeds).items())
     except (TypeError, ValueError):
-        raise ConfigError(f'must be a table of GPU = speed such as {{ "3" = 0.5 }}, got {speeds!r}') from None
+        raise ConfigError(
+            f'must be a table of GPU = speed such as {{ "3" = 0.5 }}, got {shown(speeds)}'
+        ) from None
+    found: dict[int, float] = {}
+    for key, speed in items:
+        gpu = _gpu_number(key)
+        if gpu in found:
+            raise ConfigError(f"gives GPU {gpu} twice")
+        if isinstance(speed, bool) or not isinstance(speed, (int, float)):
+            raise ConfigError(f"must give GPU {gpu} a number, got {shown(speed)}")
+        if not MIN_SPEED <= speed <= MAX_SPEED:
+            raise ConfigError(
+                f"must give GPU {gpu} a speed from {MIN_SPEED:g} to {MAX_SPEED:g}, got {shown(speed)}"
+            )
+        found[gpu] = float(speed)
+    return tuple(sorted(found.items()))
+
+
+def _gpu_number(key: Any) -> int:
+    text = str(key) if isinstance(key, int) and not isinstance(key, bool) else key
+    if isinstance(text, str) and re.fullmatch("0|[1-9][0-9]{0,8}", text):
+        return int(text)
+    raise ConfigError(f"must name GPUs by their numbers, 0, 1, ..., got {shown(key)}")
 
 
 @attrs.frozen(kw_only=True)
@@ -53,11 +79,8 @@ class Cluster:
 
     def __attrs_post_init__(self) -> None:
         for gpu, speed in self.gpu_speed:
-            if not 0 <= gpu < self.gpus or not MIN_SPEED <= speed < float("inf"):
-                raise ConfigError(
-                    f"gpu_speed must give GPUs 0..{self.gpus - 1} a speed of {MIN_SPEED:g} or more, "
-                    f"got {gpu} = {speed}"
-                )
+            if gpu >= self.gpus:
+                raise ConfigError(f"gpu_speed names GPUs 0..{self.gpus - 1}, got {gpu} = {speed:g}")
 
     def duration_us(self, op_time_us: float) -> float:
         """What an op occupies its GPU for: at least the minimum, plus the launch. [us]"""

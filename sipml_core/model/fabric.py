@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError
 from sipml_core.fields import float64_vector, int32_vector
 from sipml_core.model.circuits import CircuitControl
+from sipml_core.model.pairs import PairIndex
 from sipml_core.model.routes import PairArray, Routes
 
 
@@ -123,12 +124,11 @@ class Fabric:
 
     def circuit_link(self, src: PairArray, dst: PairArray) -> NDArray[np.int64]:
         """Ids of the circuit links of ordered pairs. [pairs]"""
-        return self.fixed_links + np.asarray(src, np.int64) * self.gpus + dst
+        return self.fixed_links + PairIndex(self.gpus).key(src, dst)
 
     def circuit_pair(self, links: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
         """Source and destination of circuit links: the inverse of `circuit_link`."""
-        pair = np.asarray(links, np.int64) - self.fixed_links
-        return (pair // self.gpus).astype(np.int32), (pair % self.gpus).astype(np.int32)
+        return PairIndex(self.gpus).ends(np.asarray(links, np.int64) - self.fixed_links)
 
     def link_name(self, link: int) -> str:
         if link >= self.fixed_links:

@@ -10,7 +10,7 @@ import networkx as nx
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.errors import ConfigError, InfeasibleError
+from sipml_core.errors import ConfigError, InfeasibleError, brief, shown
 from sipml_core.fields import at_least, float64_vector, int64_vector, one_of, parse_gbps, parse_us, positive
 from sipml_core.model.routes import MAX_ROUTE_LINKS, NO_LINK, PairArray, Routes
 
@@ -71,6 +71,7 @@ def graph_links(graph: Any, *, routing: str, gpus_forward: bool, port_gbps: floa
 def _gpu_nodes(graph: Any, nodes: list[Hashable]) -> list[int]:
     """Position in `nodes` of each GPU, by GPU number."""
     marked = {i: graph.nodes[node].get("gpu", False) for i, node in enumerate(nodes)}
+    marked = {i: bool(mark) if isinstance(mark, np.bool_) else mark for i, mark in marked.items()}
     marked = {i: mark for i, mark in marked.items() if mark is not False and mark is not None}
     if not marked:
         raise ConfigError(
@@ -82,10 +83,12 @@ def _gpu_nodes(graph: Any, nodes: list[Hashable]) -> list[int]:
     for i, mark in marked.items():
         if isinstance(mark, bool) or not isinstance(mark, (int, np.integer)):
             raise ConfigError(
-                f"node {nodes[i]!s}: gpu must be True on every GPU or a number on every GPU, got {mark!r}"
+                f"node {brief(str(nodes[i]))}: gpu must be True on every GPU or a number on every GPU, "
+                f"got {shown(mark)}"
             )
         if int(mark) in numbers:
-            raise ConfigError(f"nodes {nodes[numbers[int(mark)]]!s} and {nodes[i]!s} are both GPU {mark}")
+            first, second = (brief(str(nodes[node])) for node in (numbers[int(mark)], i))
+            raise ConfigError(f"nodes {first} and {second} are both GPU {mark}")
         numbers[int(mark)] = i
     missing = set(range(len(numbers))) - set(numbers)
     if missing:
@@ -103,7 +106,7 @@ def _links(graph: Any, position: dict[Hashable, int]) -> Iterator[_Link]:
         name = f"{tail}->{head}"
         place = f"{attributes['place']}: " if "place" in attributes else ""
         if tail == head:
-            raise ConfigError(f"{place}edge {name} joins a node to itself")
+            raise ConfigError(f"{place}edge {brief(name)} joins a node to itself")
         seen[name] = seen.get(name, 0) + 1
         if seen[name] > 1:
             name = f"{name}#{seen[name]}"
@@ -116,7 +119,7 @@ def _links(graph: Any, position: dict[Hashable, int]) -> Iterator[_Link]:
                 latency_us=_quantity({"latency_us": 0.0, **attributes}, "latency_us", parse_us),
             )
         except ConfigError as error:
-            raise ConfigError(f"{place}edge {name}: {error}") from None
+            raise ConfigError(f"{place}edge {brief(name)}: {error}") from None
 
     for tail, head, attributes in graph.edges(data=True):
         yield link(tail, head, attributes)
@@ -150,8 +153,8 @@ def _refuse_parts(graph: Any, gpus: list[Hashable]) -> None:
 
 
 def _some(names: list[Hashable]) -> str:
-    shown = ", ".join(str(name) for name in names[:3])
-    return f"{{{shown}{', ...' if len(names) > 3 else ''}}} ({len(names)} GPU{'s' * (len(names) > 1)})"
+    named = ", ".join(brief(str(name)) for name in names[:3])
+    return f"{{{named}{', ...' if len(names) > 3 else ''}}} ({len(names)} GPU{'s' * (len(names) > 1)})"
 
 
 @attrs.frozen(kw_only=True, eq=False)

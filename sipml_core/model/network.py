@@ -69,6 +69,15 @@ class Network:
             circuit_dst=circuit_dst,
         )
 
+    def link_bytes(self, transfer_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
+        """Return what transfers of these sizes send over each link. [transfers] -> [links] [bytes]"""
+        pair_bytes = np.bincount(self.transfer_pair, weights=transfer_bytes, minlength=len(self.pair_src))
+        total = np.zeros(len(self.link_gbps))
+        for column in self.pair_links.T:
+            used = column != NO_LINK
+            np.add.at(total, column[used], pair_bytes[used])
+        return total
+
 
 def check_routes(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32], routes: Routes) -> None:
     """Refuse routes that are missing, too long, or cross links the fabric does not have."""

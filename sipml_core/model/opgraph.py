@@ -15,8 +15,15 @@ from functools import cached_property
 
 import attrs
 
-from sipml_core.errors import ConfigError
-from sipml_core.fields import at_least
+from sipml_core.errors import ConfigError, InfeasibleError
+from sipml_core.fields import at_least, between
+
+#: Samples in one batch.
+MAX_SAMPLES = 2**30
+#: Along one axis of a tensor, and in all of it: elements are counted in 32-bit and 64-bit integers, and in
+#: float64 of 53 digits, and a few thousand such counts are added up.
+MAX_EXTENT = 2**31 - 1
+MAX_ELEMENTS = 2**50
 
 
 class Role(StrEnum):
@@ -47,7 +54,7 @@ class Split(StrEnum):
 
 @attrs.frozen(kw_only=True)
 class Tensor:
-    """A dense tensor of the whole local batch."""
+    """A dense tensor of the whole local batch; `InfeasibleError` if its elements cannot be counted."""
 
     name: str
     shape: tuple[int, ...]
@@ -56,6 +63,14 @@ class Tensor:
     element_bytes: int
     #: For a gradient: the parameter it belongs to.
     parameter: str | None = None
+
+    def __attrs_post_init__(self) -> None:
+        if max(self.shape, default=1) > MAX_EXTENT or self.elements > MAX_ELEMENTS:
+            raise InfeasibleError(
+                f"tensor {self.name!r} has {' x '.join(map(str, self.shape))} elements, more than can be "
+                f"counted: {MAX_EXTENT} along an axis, {MAX_ELEMENTS:g} in all; raise dp, lower the batch or "
+                "use a smaller model"
+            )
 
     @property
     def elements(self) -> int:
@@ -151,7 +166,7 @@ class Op:
         return ranges
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class OpGraph:
     """Ops of one training step on one model replica, in topological order.
 
@@ -164,7 +179,7 @@ class OpGraph:
 
     name: str
     #: Samples in the batch the tensors are sized for.
-    samples: int = attrs.field(validator=at_least(1))
+    samples: int = attrs.field(validator=between(1, MAX_SAMPLES))
     precision: str
     tensors: tuple[Tensor, ...]
     ops: tuple[Op, ...]

@@ -1,4 +1,4 @@
-"""How a job is divided over GPUs: dp replicas of mp GPUs each (paper, section 3.2)."""
+"""How a job is divided over GPUs (paper, section 3.2: dp replicas of mp GPUs each)."""
 
 from __future__ import annotations
 
@@ -23,9 +23,10 @@ class Execution:
         25e6, converter=parse_bytes, validator=positive, unit="bytes",
         doc="gradients are synchronised in buckets of about this size (PyTorch DDP's default)",
     )  # fmt: skip
-    collective: str = option(
-        "fluid", validator=one_of("ring", "fluid"),
-        doc='all-reduce as explicit steps ("ring") or as one transfer per member and phase ("fluid")',
+    ring_steps: str = option(
+        "fluid", validator=one_of("explicit", "fluid"),
+        doc='how a ring all-reduce is simulated: each step ("explicit"), or one transfer per member and phase'
+        ' ("fluid")',
     )  # fmt: skip
     counter_rotating: bool = option(
         False,
@@ -46,13 +47,33 @@ class Execution:
     )
 
 
+def _only_one(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+    """Refuse a degree that the training step cannot have yet."""
+    if value != 1:
+        raise ConfigError(f"{attribute.name} must be 1, got {value!r}: only mp and dp divide a job so far")
+
+
 @attrs.frozen(kw_only=True)
 class Plan(Execution):
-    """k = `mp` GPUs hold one model replica, l = `dp` replicas share the global batch."""
+    """N = mp cp pp dp GPUs: replicas of mp cp pp GPUs each share the global batch.
 
+    In the paper's words, k = `mp` GPUs hold one replica of the model and there are l = `dp` of them.
+    """
+
+    #: Model-parallel degree: GPUs over which ops are split.
     mp: int = attrs.field(validator=at_least(1))
+    #: Context-parallel degree: GPUs over which a sequence is split.
+    cp: int = attrs.field(default=1, validator=_only_one)
+    #: Pipeline stages.
+    pp: int = attrs.field(default=1, validator=_only_one)
+    #: Data-parallel degree: replicas.
     dp: int = attrs.field(validator=at_least(1))
+    #: Expert-parallel degree: the part of dp over which experts are spread.
+    ep: int = attrs.field(default=1, validator=_only_one)
+    #: Samples in one iteration, all replicas together.
     global_batch: int = attrs.field(validator=at_least(1))
+    #: Samples that a replica passes through at once; None: all of its share of the batch.
+    micro_batch: int | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.global_batch % self.dp:
@@ -61,10 +82,22 @@ class Plan(Execution):
             raise ConfigError(
                 f"global_batch must be a multiple of dp={self.dp}, got {self.global_batch}; nearest: {near}"
             )
+        if self.micro_batch not in (None, self.local_batch):
+            raise ConfigError(
+                f"micro_batch must be {self.local_batch}, all that a replica trains on, got "
+                f"{self.micro_batch}: "
+                "gradients are not accumulated yet"
+            )
 
     @property
     def gpus(self) -> int:
-        return self.mp * self.dp
+        """All GPUs of the job, N."""
+        return self.replica_gpus * self.dp
+
+    @property
+    def replica_gpus(self) -> int:
+        """GPUs that hold one replica of the model."""
+        return self.mp * self.cp * self.pp
 
     @property
     def ring_peers(self) -> int:

@@ -33,7 +33,7 @@ class TaskGraph:
     #: [T] [bytes]
     size_bytes: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Times the route latency is paid: 1, or the steps that a fluid collective stands for. [T]
-    hops: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    latency_steps: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
     succ_start: NDArray[np.int64] = attrs.field(converter=int64_vector)
     successors: NDArray[np.int32] = attrs.field(converter=int32_vector)
@@ -71,7 +71,7 @@ class TaskGraph:
             "priority": (len(self.priority), compute + transfers),
             "dst": (len(self.dst), transfers),
             "size_bytes": (len(self.size_bytes), transfers),
-            "hops": (len(self.hops), transfers),
+            "latency_steps": (len(self.latency_steps), transfers),
             "succ_start": (len(self.succ_start), compute + transfers + 1),
             "label": (len(self.label), compute if self.labels else len(self.label)),
         }
@@ -86,7 +86,7 @@ class TaskGraph:
         _all_in("dst", self.dst, 0, self.gpus)
         _all_in("successors", self.successors, 0, self.nodes)
         _all_in("marks", self.marks, 0, len(self.gpu))
-        for name in ("duration_us", "size_bytes", "hops"):
+        for name in ("duration_us", "size_bytes", "latency_steps"):
             values = getattr(self, name)
             if len(values) and not (np.isfinite(values).all() and values.min() >= 0):
                 raise SipmlError(f"TaskGraph.{name} must be finite and not negative")

@@ -10,6 +10,7 @@ from numpy.typing import ArrayLike, NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.fields import float64_vector, int32_vector
+from sipml_core.model.pairs import PairIndex
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -48,10 +49,12 @@ class TrafficMatrix:
             raise ConfigError(
                 f"traffic[{src[k]}, {dst[k]}] is on the diagonal: a GPU needs no circuit to itself"
             )
-        key, inverse = np.unique(src * gpus + dst, return_inverse=True)
+        index = PairIndex(gpus)
+        key, inverse = index.unique(src, dst)
         total = np.bincount(inverse, weights=demand, minlength=len(key))
         keep = total > 0
-        return cls(gpus=gpus, src=key[keep] // gpus, dst=key[keep] % gpus, demand=total[keep])
+        ends = index.ends(key[keep])
+        return cls(gpus=gpus, src=ends[0], dst=ends[1], demand=total[keep])
 
     @classmethod
     def from_dense(cls, matrix: ArrayLike) -> TrafficMatrix:
@@ -69,7 +72,7 @@ class TrafficMatrix:
     @cached_property
     def key(self) -> NDArray[np.int64]:
         """src * gpus + dst, ascending: what pairs are looked up by. [pairs]"""
-        return self.src.astype(np.int64) * self.gpus + self.dst
+        return PairIndex(self.gpus).key(self.src, self.dst)
 
     def dense(self) -> NDArray[np.float64]:
         matrix = np.zeros((self.gpus, self.gpus))

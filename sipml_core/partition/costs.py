@@ -8,13 +8,14 @@ follow. Forward edges, gradients on the way back and saved activations are all e
 from __future__ import annotations
 
 from collections import defaultdict
+from collections.abc import Hashable
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.fields import BYTES_PER_US_PER_GBPS
-from sipml_core.model import Op, Operand, OpGraph, Phase, Role, precision
+from sipml_core.model import Op, Operand, OpGraph, Phase, Prices, Role, precision
 from sipml_core.partition.layouts import leader_index, leads
 from sipml_core.partition.overlap import BoxKey, OverlapRule, box_key
 from sipml_core.partition.partitioning import WHOLE, Cut, following_cut, own_cut
@@ -30,15 +31,20 @@ class Budget:
     #: Devices of a group, and time a sub-op aims at. [us]
     mp: int
     tau_us: float
-    #: Replicas, and bandwidth of a GPU in each direction.
+    #: Replicas.
     dp: int
-    gbps: float
+    #: Bandwidth of traffic inside a group, and of gradients between replicas.
+    prices: Prices
     #: Activations are made again on the way back, so they take no memory to speak of.
     recompute: bool = False
 
-    def transfer_us(self, size_bytes: float) -> float:
-        """Time of that many bytes through one port. [us]"""
-        return size_bytes / (self.gbps * BYTES_PER_US_PER_GBPS)
+    def traffic_us(self, size_bytes: float) -> float:
+        """Return the time that one device sends that many bytes to others of its group for. [us]"""
+        return size_bytes / (self.prices.group_gbps * BYTES_PER_US_PER_GBPS)
+
+    def sync_us(self, size_bytes: float) -> float:
+        """Return the time that one device sends that many bytes of gradients for. [us]"""
+        return size_bytes / (self.prices.replica_gbps * BYTES_PER_US_PER_GBPS)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -79,6 +85,8 @@ def split_costs(graph: OpGraph, times: SliceTimes, rule: OverlapRule, budget: Bu
 
 
 class _Costing:
+    """The tables of one graph. Equal layers have equal tables, which are made once (`AlikeOps`)."""
+
     def __init__(self, graph: OpGraph, times: SliceTimes, rule: OverlapRule, budget: Budget) -> None:
         self.graph, self.times, self.rule, self.budget = graph, times, rule, budget
         self.shape = {tensor.name: tensor.shape for tensor in graph.tensors}
@@ -86,37 +94,73 @@ class _Costing:
         number = {op.name: index for index, op in enumerate(self.leading)}
         leader = leader_index(graph)
         self.variable = {op.name: number[graph.ops[leader[i]].name] for i, op in enumerate(graph.ops)}
+        self._cuts_of: dict[Hashable, tuple[Cut, ...]] = {}
         self.cuts = [self._candidates(op) for op in self.leading]
         self.followers: dict[int, list[Op]] = defaultdict(list)
         for op in graph.ops:
             self.followers[self.variable[op.name]].append(op)
         self._saved = self._saved_reads()
+        self._owners = _parameter_owners(graph)
         self._crossing: dict[tuple[BoxKey, BoxKey], int] = {}
+        self._keys: dict[Hashable, BoxKey] = {}
+        self._position = {
+            (op.name, operand): at for op in graph.ops for at, operand in enumerate((*op.reads, *op.writes))
+        }
 
     def tables(self) -> SplitCosts:
+        """Return all tables."""
         pairs = self._traffic()
-        owners = _parameter_owners(self.graph)
+        made: dict[Hashable, tuple[Table, Table, Table, Table]] = {}
         variables = []
         for index, op in enumerate(self.leading):
             own = pairs.pop((index, index), None)
-            cuts = self.cuts[index]
-            compute = [[self._longest_us(o, cut) for o in self.followers[index]] for cut in cuts]
-            backward = np.array([o.phase is Phase.BACKWARD for o in self.followers[index]])
+            kind = self._kind(index)
+            if kind not in made:
+                made[kind] = self._own_tables(index)
+            compute_us, backward_us, sync_us, memory_bytes = made[kind]
             variables.append(
                 Variable(
                     op=op,
-                    cuts=cuts,
-                    compute_us=np.sum(compute, axis=1),
-                    backward_us=np.asarray(compute) @ backward,
-                    traffic_us=np.zeros(len(cuts)) if own is None else own.diagonal(),
-                    sync_us=np.array([self._sync_us(index, cut) for cut in cuts]),
-                    memory_bytes=np.array([self._memory_bytes(index, cut, owners) for cut in cuts]),
+                    cuts=self.cuts[index],
+                    compute_us=compute_us,
+                    backward_us=backward_us,
+                    traffic_us=np.zeros(len(self.cuts[index])) if own is None else own.diagonal(),
+                    sync_us=sync_us,
+                    memory_bytes=memory_bytes,
                 )
             )
         return SplitCosts(variables=tuple(variables), pairs=pairs)
 
+    def _kind(self, index: int) -> Hashable:
+        """Return what the variable's own tables depend on: equal layers have equal ones."""
+        number, local = self.times.alike.number, dict[str, int]()
+        op = self.leading[index]
+        saved = [
+            (number(reader), self._position[reader.name, o], local.setdefault(o.tensor, len(local)))
+            for reader, o in self._saved[index]
+        ]
+        return (
+            self.cuts[index],
+            tuple((number(follower), self.times.subject(follower)) for follower in self.followers[index]),
+            tuple(self._owners.get(operand.tensor) == op.name for operand in op.reads),
+            tuple(saved),
+        )
+
+    def _own_tables(self, index: int) -> tuple[Table, Table, Table, Table]:
+        """Return a variable's compute, its backward part, synchronisation [us] and memory [bytes]. [cuts]"""
+        cuts = self.cuts[index]
+        # Longest slice of each follower under each cut. [cuts, followers]
+        compute = [[self._longest_us(o, cut) for o in self.followers[index]] for cut in cuts]
+        backward = np.array([o.phase is Phase.BACKWARD for o in self.followers[index]])
+        return (
+            np.sum(compute, axis=1),
+            np.asarray(compute) @ backward,
+            np.array([self._sync_us(index, cut) for cut in cuts]),
+            np.array([self._memory_bytes(index, cut) for cut in cuts]),
+        )
+
     def _saved_reads(self) -> dict[int, list[tuple[Op, Operand]]]:
-        """Activations of the forward pass that backward ops read, by variable."""
+        """Return activations of the forward pass that backward ops read, by variable."""
         saved: dict[int, list[tuple[Op, Operand]]] = defaultdict(list)
         made = {o.tensor for op in self.graph.ops if op.phase is Phase.FORWARD for o in op.writes}
         for op in self.graph.ops:
@@ -125,10 +169,13 @@ class _Costing:
         return saved
 
     def _candidates(self, op: Op) -> tuple[Cut, ...]:
-        whole_us = self.times.kernel_us(op)
-        budget = self.budget
-        cuts = [own_cut(op, dim, whole_us, mp=budget.mp, tau_us=budget.tau_us) for dim in op.splits]
-        return tuple(dict.fromkeys([WHOLE, *cuts]))
+        kind = self.times.alike.number(op), self.times.subject(op)
+        if kind not in self._cuts_of:
+            whole_us = self.times.kernel_us(op)
+            budget = self.budget
+            cuts = [own_cut(op, dim, whole_us, mp=budget.mp, tau_us=budget.tau_us) for dim in op.splits]
+            self._cuts_of[kind] = tuple(dict.fromkeys([WHOLE, *cuts]))
+        return self._cuts_of[kind]
 
     def _cut_of(self, op: Op, leader: Cut) -> Cut:
         return leader if leads(op) else following_cut(op, leader)
@@ -139,11 +186,14 @@ class _Costing:
         return float(self.times.durations_us(op, cut.dim, parts).max())
 
     def _key(self, op: Op, operand: Operand, leader: Cut) -> BoxKey:
-        cut = self._cut_of(op, leader)
-        return box_key(op, operand, self.shape[operand.tensor], cut.dim, cut.parts)
+        kind = self.times.alike.number(op), self._position[op.name, operand], leader.dim, leader.parts
+        if kind not in self._keys:
+            cut = self._cut_of(op, leader)
+            self._keys[kind] = box_key(op, operand, self.shape[operand.tensor], cut.dim, cut.parts)
+        return self._keys[kind]
 
     def _traffic(self) -> dict[tuple[int, int], Table]:
-        """Traffic of all edges, by the variables at their ends; the diagonal where both are one."""
+        """Return traffic of all edges, by the variables at their ends; the diagonal where both are one."""
         readers: dict[tuple[str, int], list[tuple[Op, Operand]]] = defaultdict(list)
         for op in self.graph.ops:
             for operand in op.reads:
@@ -151,26 +201,38 @@ class _Costing:
                     readers[operand.tensor, self.variable[op.name]].append((op, operand))
         writers = {operand.tensor: (op, operand) for op in self.graph.ops for operand in op.writes}
         pairs: dict[tuple[int, int], Table] = {}
+        made: dict[Hashable, Table] = {}
         for (tensor, target), reads in readers.items():
             if tensor in writers:
-                source, table = self._tensor_traffic(writers[tensor], reads)
+                source = self.variable[writers[tensor][0].name]
+                kind = self._edge_kind(source, target, (writers[tensor], *reads))
+                if kind not in made:
+                    made[kind] = self._tensor_traffic(source, target, writers[tensor], reads)
+                table = made[kind]
                 pair, table = ((source, target), table) if source <= target else ((target, source), table.T)
                 pairs[pair] = pairs[pair] + table if pair in pairs else table
         return pairs
 
+    def _edge_kind(self, source: int, target: int, ends: tuple[tuple[Op, Operand], ...]) -> Hashable:
+        """Return what the traffic of one tensor depends on."""
+        operands = tuple((self.times.alike.number(op), self._position[op.name, o]) for op, o in ends)
+        return id(self.cuts[source]), id(self.cuts[target]), operands
+
     def _tensor_traffic(
-        self, write: tuple[Op, Operand], reads: list[tuple[Op, Operand]]
-    ) -> tuple[int, Table]:
-        """One tensor to the ops of one leader, each box sent once: the largest need counts."""
-        source, target = self.variable[write[0].name], self.variable[reads[0][0].name]
+        self, source: int, target: int, write: tuple[Op, Operand], reads: list[tuple[Op, Operand]]
+    ) -> Table:
+        """Return the time of one tensor to the ops of one leader, a box sent once: the largest need counts.
+
+        [cuts of source, cuts of target] [us]
+        """
         held = [self._key(*write, cut) for cut in self.cuts[source]]
         needed = [{self._key(*read, cut) for read in reads} for cut in self.cuts[target]]
         element_bytes = self.graph.tensor[write[1].tensor].element_bytes
         elements = [[max(self._busiest(h, n) for n in ns) for ns in needed] for h in held]
-        return source, np.asarray(self.budget.transfer_us(1.0) * element_bytes * np.array(elements))
+        return np.asarray(self.budget.traffic_us(1.0) * element_bytes * np.array(elements))
 
     def _busiest(self, held: BoxKey, needed: BoxKey) -> int:
-        """Most elements that one device sends or receives."""
+        """Return the most elements that one device sends or receives."""
         if (held, needed) not in self._crossing:
             met, mp = self.rule.overlap(held, needed), self.budget.mp
             source, target = met.src * mp // held[1], met.dst * mp // needed[1]
@@ -180,7 +242,7 @@ class _Costing:
         return self._crossing[held, needed]
 
     def _sync_us(self, index: int, leader: Cut) -> float:
-        """Ring all-reduce of each gradient over all that hold a part of it: 2 (n - 1) / n of its bytes."""
+        """Return the time to all-reduce each gradient over all n that hold a part: 2 (n - 1) / n of it."""
         total = 0.0
         for op in self.followers[index]:
             for operand in op.writes:
@@ -191,17 +253,17 @@ class _Costing:
                     size = self._largest(key) * tensor.element_bytes
                     holders = len(boxes.lo) // len(np.unique(boxes.lo, axis=0))
                     members = holders * self.budget.dp
-                    total += self.budget.transfer_us(2.0 * (members - 1) / members * size)
+                    total += self.budget.sync_us(2.0 * (members - 1) / members * size)
         return total
 
-    def _memory_bytes(self, index: int, cut: Cut, owners: dict[str, str]) -> float:
+    def _memory_bytes(self, index: int, cut: Cut) -> float:
         held = precision(self.graph.precision)
         state_bytes = held.parameter_bytes + held.gradient_bytes + held.optimizer_bytes
         op = self.leading[index]
         parameters = sum(
             self._largest(self._key(op, operand, cut))
             for operand in op.reads
-            if owners.get(operand.tensor) == op.name
+            if self._owners.get(operand.tensor) == op.name
         )
         saved: dict[str, float] = {}
         for reader, operand in self._saved[index]:
@@ -211,7 +273,7 @@ class _Costing:
         return parameters * state_bytes + sum(saved.values())
 
     def _largest(self, key: BoxKey) -> float:
-        """Elements of the largest part's box."""
+        """Return the elements of the largest part's box."""
         boxes = self.rule.boxes(key)
         return float((boxes.hi - boxes.lo).prod(axis=1).max())
 

@@ -8,6 +8,7 @@ neighbours. On a chain that is the usual recurrence; residual branches only wide
 
 from __future__ import annotations
 
+import heapq
 import math
 from collections.abc import Mapping, Sequence
 
@@ -66,17 +67,25 @@ class _Elimination:
     def solve(self) -> list[int]:
         """Eliminate forwards, then read the choices off backwards."""
         size = {variable: self._table_size(variable) for variable in self.factors}
+        # (size, variable): an entry counts while it is the variable's present size.
+        smallest = [(entries, variable) for variable, entries in size.items()]
+        heapq.heapify(smallest)
         decisions: list[tuple[int, tuple[int, ...], NDArray[np.int64]]] = []
         while size:
-            variable = min(size, key=lambda v: (size[v], v))
-            if size[variable] > self.max_table:
+            entries, variable = smallest[0]
+            if size.get(variable) != entries:
+                heapq.heappop(smallest)
+                continue
+            if entries > self.max_table:
                 variable = max(size, key=lambda v: (len(self._neighbours(v)), -v))
                 neighbours, best = self._fix(variable)
             else:
                 neighbours, best = self._eliminate(variable)
             decisions.append((variable, () if best.ndim == 0 else neighbours, best))
             del size[variable]
-            size.update({v: self._table_size(v) for v in neighbours})
+            for neighbour in neighbours:
+                size[neighbour] = self._table_size(neighbour)
+                heapq.heappush(smallest, (size[neighbour], neighbour))
         chosen = [0] * len(self.choices)
         for variable, neighbours, best in reversed(decisions):
             chosen[variable] = int(best[tuple(chosen[v] for v in neighbours)])

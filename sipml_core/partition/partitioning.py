@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.model import MAX_RANK, BalancedGraph, Cluster, Op, OpGraph, Phase, Role
+from sipml_core.partition.alike import AlikeOps
 from sipml_core.partition.layouts import Layout, checked_dims, checked_duplicates, leader_index, leads
 from sipml_core.partition.overlap import BoxKey, OverlapRule, box_key
 from sipml_core.partition.slices import SliceTimes
@@ -112,7 +113,7 @@ def partition(
     cuts = _cuts(graph, times, checked_dims(graph, layout), names, mp=mp, tau_us=tau_us)
     first = np.concatenate(([0], np.cumsum([cut.parts for cut in cuts])))
     edges, shards = _Rows(), _Rows()
-    _collect(graph, cuts, duplicated, first, rule, edges, shards)
+    _collect(graph, cuts, duplicated, first, rule, times.alike, edges, shards)
     duration = [
         _durations(times, op, cut, in_full)
         for op, cut, in_full in zip(graph.ops, cuts, duplicated, strict=True)
@@ -212,16 +213,23 @@ def _collect(
     duplicated: NDArray[np.bool_],
     first: NDArray[np.int64],
     rule: OverlapRule,
+    alike: AlikeOps,
     edges: _Rows,
     shards: _Rows,
 ) -> None:
     """Find all data edges and gradient shards, consumer by consumer."""
     tensor_index = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
     shape = {tensor.name: tensor.shape for tensor in graph.tensors}
+    # Op that writes each tensor, and the boxes that its parts hold.
     held: dict[str, tuple[int, BoxKey]] = {}
+    # Boxes of all operands of an op, in order, by what it is like and how it is cut.
+    known: dict[tuple[int, str | None, int], list[BoxKey]] = {}
     for index, (op, cut) in enumerate(zip(graph.ops, cuts, strict=True)):
-        for operand in dict.fromkeys((*op.reads, *op.writes)):
-            key = box_key(op, operand, shape[operand.tensor], cut.dim, cut.parts)
+        kind = (alike.number(op), cut.dim, cut.parts)
+        operands = (*op.reads, *op.writes)
+        if kind not in known:
+            known[kind] = [box_key(op, o, shape[o.tensor], cut.dim, cut.parts) for o in operands]
+        for operand, key in dict(zip(operands, known[kind], strict=True)).items():
             role = graph.tensor[operand.tensor].role
             number = tensor_index[operand.tensor]
             if role is Role.GRADIENT:
@@ -234,7 +242,6 @@ def _collect(
                 source, source_key = held[operand.tensor]
                 met = rule.overlap(source_key, key)
                 edges.add(first[source] + met.src, first[index] + met.dst, number, met.lo, met.hi)
-        for operand in op.writes:
+        for operand, key in zip(op.writes, known[kind][len(op.reads) :], strict=True):
             if graph.tensor[operand.tensor].role is Role.ACTIVATION:
-                key = box_key(op, operand, shape[operand.tensor], cut.dim, cut.parts)
                 held[operand.tensor] = index, key

@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
 from typing import TypeAlias
 
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.model import Cluster, Op, OpGraph, op_work
-from sipml_core.partition.overlap import BoxKey, OverlapRule, box_key, part_bounds
+from sipml_core.partition.alike import AlikeOps
+from sipml_core.partition.overlap import OverlapRule, box_key, part_bounds
 from sipml_core.plugin import GpuModel
 
-_SliceKey: TypeAlias = tuple[tuple[BoxKey, ...], int]
+_Kinds: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
 
 
 class SliceTimes:
@@ -22,17 +24,26 @@ class SliceTimes:
     """
 
     def __init__(self, graph: OpGraph, gpu: GpuModel, cluster: Cluster, rule: OverlapRule) -> None:
+        self.alike = AlikeOps(graph)
         self._graph, self._gpu, self._cluster, self._rule = graph, gpu, cluster, rule
-        self._kinds: dict[_SliceKey, tuple[NDArray[np.int64], NDArray[np.int64]]] = {}
-        self._durations: dict[tuple[str, str | None, int], NDArray[np.float64]] = {}
+        self._kernel_us: dict[Hashable, float] = {}
+        self._kinds: dict[Hashable, _Kinds] = {}
+        self._durations: dict[Hashable, NDArray[np.float64]] = {}
+
+    def subject(self, op: Op) -> Hashable:
+        """Return what the times of an op depend on: its name, or what it has in common with its like."""
+        return op.name if self._gpu.names_matter else self.alike.number(op)
 
     def kernel_us(self, op: Op) -> float:
-        """The whole op's time on one GPU, launch not included. [us]"""
-        return self._gpu.op_time_us(op_work(self._graph, op, None, 1, 0))
+        """Return the whole op's time on one GPU, launch not included. [us]"""
+        subject = self.subject(op)
+        if subject not in self._kernel_us:
+            self._kernel_us[subject] = self._gpu.op_time_us(op_work(self._graph, op, None, 1, 0))
+        return self._kernel_us[subject]
 
     def durations_us(self, op: Op, dim: str | None, parts: int) -> NDArray[np.float64]:
-        """What each of `parts` slices along `dim` occupies its GPU for. [parts] [us]"""
-        key = (op.name, dim, parts)
+        """Return what each of `parts` slices along `dim` occupies its GPU for. [parts] [us]"""
+        key = (self.subject(op), dim, parts)
         if key not in self._durations:
             examples, kind = self._slice_kinds(op, dim, parts)
             works = [op_work(self._graph, op, dim, parts, int(part)) for part in examples]
@@ -40,16 +51,17 @@ class SliceTimes:
             self._durations[key] = np.array(times)[kind]
         return self._durations[key]
 
-    def _slice_kinds(
-        self, op: Op, dim: str | None, parts: int
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """A part of each kind, and the kind of each part."""
-        tensor = self._graph.tensor
-        keys = tuple(box_key(op, o, tensor[o.tensor].shape, dim, parts) for o in (*op.reads, *op.writes))
-        key = keys, op.dims[dim] if dim is not None else 1
+    def _slice_kinds(self, op: Op, dim: str | None, parts: int) -> _Kinds:
+        """Return a part of each kind, and the kind of each part. [kinds], [parts]"""
+        key = (self.alike.number(op), dim, parts)
         if key not in self._kinds:
-            start, stop = part_bounds(key[1], parts)
-            found = [self._rule.boxes(k) for k in keys]
+            tensor = self._graph.tensor
+            start, stop = part_bounds(op.dims[dim] if dim is not None else 1, parts)
+            found = [
+                self._rule.boxes(box_key(op, o, tensor[o.tensor].shape, dim, parts))
+                for o in (*op.reads, *op.writes)
+            ]
+            # Sizes of each part's slice and of its boxes. [parts, 1 + axes]
             sizes = np.column_stack([stop - start, *(b.hi - b.lo for b in found)])
             _, examples, kind = np.unique(sizes, axis=0, return_index=True, return_inverse=True)
             self._kinds[key] = examples, kind.reshape(-1)

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 
 from sipml_core.errors import ConfigError
-from sipml_core.model import Cluster, OpGraph
+from sipml_core.model import Cluster, OpGraph, Prices
 from sipml_core.partition.costs import Budget, SplitCosts, Table, Variable, split_costs
 from sipml_core.partition.elimination import minimise
 from sipml_core.partition.layouts import Choice, Layout
@@ -18,10 +18,10 @@ from sipml_core.partition.partitioning import Cut
 from sipml_core.partition.slices import SliceTimes
 from sipml_core.plugin import GpuModel
 
-#: Shares of the synchronisation time that are tried as its price.
+#: Shares of the synchronisation time that are tried as its weight.
 _SYNC_WEIGHTS = (0.0, 0.25, 0.5, 0.75, 1.0)
-#: Prices of memory that are tried in turn until the layout fits. [us per GB]
-_MEMORY_PRICES_US_PER_GB = tuple(10.0 ** (half / 2) for half in range(2, 15))
+#: Weights of memory that are tried in turn until the layout fits. [us per GB]
+_MEMORY_WEIGHTS_US_PER_GB = tuple(10.0 ** (half / 2) for half in range(2, 15))
 #: Where nothing fits, the first layout whose memory is this close to the least is kept.
 _NEAR_LEAST = 1.05
 
@@ -34,7 +34,7 @@ def choose_splits(
     mp: int,
     tau_us: float,
     dp: int,
-    gbps: float,
+    prices: Prices,
     recompute: bool = False,
 ) -> Layout:
     """The layout with the least estimated time of a training step.
@@ -42,14 +42,14 @@ def choose_splits(
     The time of a layout is
         compute + traffic + max(0, synchronisation - backward compute),
     where compute counts the longest slice of every op, traffic the busiest port of every edge that
-    crosses devices (see `splitcost`), both as if nothing overlapped, and synchronisation the
+    crosses devices (see `costs`), both as if nothing overlapped, and synchronisation the
     ring all-reduce of every gradient over all its holders, which hides behind the backward pass.
 
     All but the last term is a sum over ops and pairs of ops, whose minimum variable elimination
-    finds. Synchronisation is priced at several shares of its time, and of the layouts found the one
+    finds. Synchronisation is counted at several shares of its time, and of the layouts found the one
     with the least time above is kept. If it does not fit `gpu.memory_bytes` by a rough account
-    (parameters with gradients and optimizer state, saved activations), memory gets a price that
-    rises until it fits. Where nothing fits, the lowest price that comes near the least memory is
+    (parameters with gradients and optimizer state, saved activations), memory gets a weight that
+    rises until it fits. Where nothing fits, the lowest weight that comes near the least memory is
     kept. Memory is checked exactly after placement.
 
     Parameters
@@ -58,8 +58,8 @@ def choose_splits(
         As for `partition`.
     dp
         Replicas, l: gradients are summed over them too.
-    gbps
-        Bandwidth of one GPU in each direction. [Gbps]
+    prices
+        What the network gives the traffic inside a group, and the synchronisation of gradients.
     recompute
         Activations are not saved but made again: only parameters are counted as memory.
 
@@ -73,17 +73,17 @@ def choose_splits(
     ConfigError
         A number is not positive.
     """
-    for name, value in (("mp", mp), ("tau_us", tau_us), ("dp", dp), ("gbps", gbps)):
+    for name, value in (("mp", mp), ("tau_us", tau_us), ("dp", dp)):
         if not (np.isfinite(value) and value > 0):
             raise ConfigError(f"{name} must be positive, got {value}")
     rule = OverlapRule()
     times = SliceTimes(graph, gpu, cluster, rule)
-    budget = Budget(mp=mp, tau_us=tau_us, dp=dp, gbps=gbps, recompute=recompute)
+    budget = Budget(mp=mp, tau_us=tau_us, dp=dp, prices=prices, recompute=recompute)
     return _best(split_costs(graph, times, rule, budget), gpu.memory_bytes).layout()
 
 
 @attrs.frozen(kw_only=True)
-class _Prices:
+class _Weights:
     """What the sums that are minimised count beside compute and traffic."""
 
     #: Per us of gradient synchronisation. [us]
@@ -103,10 +103,10 @@ class _Prices:
 
 @attrs.frozen(eq=False)
 class _Selection:
-    """One cut for every variable, the cheapest at some prices."""
+    """One cut for every variable, the best with some weights."""
 
     costs: SplitCosts
-    prices: _Prices
+    weights: _Weights
     chosen: Sequence[int]
 
     def _sum(self, table: str) -> float:
@@ -126,7 +126,7 @@ class _Selection:
         return float(sum(t[self.chosen[u], self.chosen[v]] for (u, v), t in self.costs.pairs.items()))
 
     def layout(self) -> Layout:
-        """The layout with its reasons; other cuts are compared at the same prices."""
+        """The layout with its reasons; other cuts are compared with the same weights."""
         traffic = [np.zeros(len(variable.cuts)) for variable in self.costs.variables]
         for (u, v), table in self.costs.pairs.items():
             traffic[u] += table[:, self.chosen[v]]
@@ -137,7 +137,7 @@ class _Selection:
     def _choice(self, index: int, between_us: Table) -> Choice:
         variable, chosen = self.costs.variables[index], self.chosen[index]
         cut = variable.cuts[chosen]
-        cost_us = self.prices.unary(variable) + between_us
+        cost_us = self.weights.unary(variable) + between_us
         others = [other for other in range(len(cost_us)) if other != chosen]
         second = min(others, key=lambda other: (cost_us[other], other), default=None)
         return Choice(
@@ -158,19 +158,19 @@ def _describe(cut: Cut) -> str:
 
 
 def _best(costs: SplitCosts, memory_bytes: float) -> _Selection:
-    best = min((_solve(costs, _Prices(sync=weight)) for weight in _SYNC_WEIGHTS), key=lambda s: s.time_us)
+    best = min((_solve(costs, _Weights(sync=weight)) for weight in _SYNC_WEIGHTS), key=lambda s: s.time_us)
     tried = [best]
-    for price in _MEMORY_PRICES_US_PER_GB:
+    for weight in _MEMORY_WEIGHTS_US_PER_GB:
         if tried[-1].memory_bytes <= memory_bytes:
             return tried[-1]
-        tried.append(_solve(costs, _Prices(sync=best.prices.sync, memory=price * 1e-9)))
+        tried.append(_solve(costs, _Weights(sync=best.weights.sync, memory=weight * 1e-9)))
     enough = max(memory_bytes, _NEAR_LEAST * min(selection.memory_bytes for selection in tried))
     return next(selection for selection in tried if selection.memory_bytes <= enough)
 
 
-def _solve(costs: SplitCosts, prices: _Prices) -> _Selection:
-    single = [prices.unary(variable) for variable in costs.variables]
-    return _Selection(costs, prices, minimise(single, costs.pairs))
+def _solve(costs: SplitCosts, weights: _Weights) -> _Selection:
+    single = [weights.unary(variable) for variable in costs.variables]
+    return _Selection(costs, weights, minimise(single, costs.pairs))
 
 
 def explain(layout: Layout) -> list[dict[str, Any]]:

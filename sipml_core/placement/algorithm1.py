@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import at_least, one_of, option
+from sipml_core.fields import between, one_of, option
 from sipml_core.model import BalancedGraph, Placement, PlacementLimits
 from sipml_core.placement.limits import hops_between, reach_table
 from sipml_core.placement.placementunits import PlacementUnits, merge
@@ -29,7 +29,7 @@ class Algorithm1Options:
     visits: int = option(
         20,
         doc="Placements tried per sub-op, on average, before relocation is given up",
-        validator=at_least(1),
+        validator=between(1, 1_000_000),
     )
 
 
@@ -84,7 +84,7 @@ class _Visit:
     ) -> None:
         self.relocations = 0
         self.device = np.zeros(units.count, dtype=np.int32)
-        self._seats = units
+        self._units = units
         self._prefer_parent = prefer_parent
         self._reach = reach
         self._usable = np.arange(len(reach)) < devices
@@ -93,7 +93,7 @@ class _Visit:
         self._finish_us = np.zeros(units.count)
         self._hops = hops_between(len(reach))
         self._range = int(self._hops[reach].max())
-        #: Furthest from device 0 that relocation leaves each seat. [seats] [hops]
+        #: Furthest from device 0 that relocation leaves each unit. [units] [hops]
         self._bound = np.full(units.count, len(reach))
 
     @property
@@ -102,9 +102,9 @@ class _Visit:
         return float(self._finish_us.max(initial=0.0))
 
     def run(self, budget: int) -> bool:
-        """Place every seat, visiting `budget` at most; False if that was not enough."""
+        """Place every unit, visiting `budget` at most; False if that was not enough."""
         unit = 0
-        while unit < self._seats.count:
+        while unit < self._units.count:
             if budget == 0:
                 return False
             budget -= 1
@@ -118,20 +118,20 @@ class _Visit:
         return True
 
     def _earlier(self, unit: int) -> slice:
-        start = self._seats.start[unit]
-        return slice(start, start + self._seats.earlier[unit])
+        start = self._units.start[unit]
+        return slice(start, start + self._units.earlier[unit])
 
     def _allowed(self, unit: int) -> NDArray[np.bool_]:
         """Devices within range of every placed neighbour. [devices]"""
         if not self._limited:
             return self._usable
-        parents = self._seats.near[self._earlier(unit)]
+        parents = self._units.near[self._earlier(unit)]
         near = self._reach[self.device[parents]].all(axis=0) & (self._hops[0] <= self._bound[unit])
         return np.asarray(near & self._usable)
 
     def _ready_us(self, unit: int) -> float:
         span = self._earlier(unit)
-        parents = self._seats.near[span][self._seats.waits[span]]
+        parents = self._units.near[span][self._units.waits[span]]
         return float(self._finish_us[parents].max(initial=0.0))
 
     def _choose(self, unit: int, allowed: NDArray[np.bool_]) -> int:
@@ -142,24 +142,24 @@ class _Visit:
             return int(earliest.argmax())
         span = self._earlier(unit)
         pull = np.bincount(
-            self.device[self._seats.near[span]], self._seats.size_bytes[span], minlength=len(allowed)
+            self.device[self._units.near[span]], self._units.size_bytes[span], minlength=len(allowed)
         )
         return int(np.where(earliest, pull, -1.0).argmax())
 
     def _put(self, unit: int, device: int) -> None:
         self.device[unit] = device
         start_us = max(self._ready_us(unit), self._free_us[device])
-        self._finish_us[unit] = self._free_us[device] = start_us + self._seats.duration_us[unit]
+        self._finish_us[unit] = self._free_us[device] = start_us + self._units.duration_us[unit]
 
     def _relocate(self, unit: int) -> int:
-        """Put a seat that no device suits on device 0, and move its ancestors within range.
+        """Put a unit that no device suits on device 0, and move its ancestors within range.
 
-        Ancestors are taken backwards: one out of range of later seats that moved goes to the nearest
+        Ancestors are taken backwards: one out of range of later units that moved goes to the nearest
         device that suits them all and is closer to device 0. From then on it stays at least that
         close, and the parents stay within range of device 0. One parent at least was not, so each
-        call tightens a bound, and relocation ends. Returns the first seat to place anew.
+        call tightens a bound, and relocation ends. Returns the first unit to place anew.
         """
-        parents = self._seats.near[self._earlier(unit)]
+        parents = self._units.near[self._earlier(unit)]
         first = int(parents[self._hops[0, self.device[parents]] > self._range].min())
         self._bound[parents] = np.minimum(self._bound[parents], self._range)
         self.device[unit] = 0
@@ -167,13 +167,13 @@ class _Visit:
         moved: int | None = unit
         while moved is not None:
             first = min(first, moved)
-            for ancestor in self._seats.near[self._earlier(moved)].tolist():
+            for ancestor in self._units.near[self._earlier(moved)].tolist():
                 demands.setdefault(ancestor, []).append(int(self.device[moved]))
             moved = self._move_next(demands)
         return first
 
     def _move_next(self, demands: dict[int, list[int]]) -> int | None:
-        """Move the last seat that breaks a demand and can be moved; None if none is left."""
+        """Move the last unit that breaks a demand and can be moved; None if none is left."""
         while demands:
             unit = max(demands)
             suits = np.logical_and.reduce(self._reach[demands.pop(unit)])

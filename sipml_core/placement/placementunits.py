@@ -1,7 +1,7 @@
-"""Sub-ops that sit together, merged into seats: what a placer has to find devices for.
+"""Sub-ops that sit together, merged into placement units: what a placer has to find devices for.
 
 Backward and optimizer sub-ops sit with the part of the forward op they follow, so only the leading
-ops are placed. An edge of a follower binds the seats at its ends as an edge of theirs would.
+ops are placed. An edge of a follower binds the units at its ends as an edge of theirs would.
 """
 
 from __future__ import annotations
@@ -16,19 +16,19 @@ from sipml_core.partition import leader_index, leads
 
 @attrs.frozen(kw_only=True, eq=False)
 class PlacementUnits:
-    """One seat for each part of a leading op, in topological order, parts together.
+    """One unit for each part of a leading op, in topological order, parts together.
 
-    The neighbours of seat s, all those it exchanges data with, are
+    The neighbours of unit s, all those it exchanges data with, are
     `near[start[s] : start[s + 1]]`, in ascending order.
     """
 
-    #: Seat of each sub-op. [sub-ops]
+    #: Unit of each sub-op. [sub-ops]
     unit: NDArray[np.int64]
-    #: What the leading sub-op takes. [seats] [us]
+    #: What the leading sub-op takes. [units] [us]
     duration_us: NDArray[np.float64]
     start: NDArray[np.int64]
     near: NDArray[np.int64]
-    #: Neighbours that come before the seat, a prefix of its neighbours. [seats]
+    #: Neighbours that come before the unit, a prefix of its neighbours. [units]
     earlier: NDArray[np.int64]
     #: What the two exchange in a training step. [neighbours] [bytes]
     size_bytes: NDArray[np.float64]
@@ -41,7 +41,7 @@ class PlacementUnits:
 
 
 def merge(graph: BalancedGraph) -> PlacementUnits:
-    """The seats of a balanced graph."""
+    """The units of a balanced graph."""
     op_of = graph.subop_op
     part = np.arange(graph.subops) - graph.first[op_of]
     leader = leader_index(graph.graph)[op_of]

@@ -8,6 +8,8 @@ from sipml_core.plugin.hookspecs import hookimpl
 from sipml_core.plugin.interfaces import (
     Component,
     Convergence,
+    DemandForecast,
+    Estimator,
     GpuModel,
     Placer,
     Scheduler,
@@ -21,7 +23,9 @@ __all__ = [
     "API_VERSION",
     "Component",
     "Convergence",
+    "DemandForecast",
     "Entry",
+    "Estimator",
     "GpuModel",
     "Placer",
     "Registry",

@@ -10,7 +10,7 @@ import pluggy
 if TYPE_CHECKING:
     from sipml_core.experiment import Experiment
     from sipml_core.model import Result
-    from sipml_core.plugin.interfaces import GpuModel, Placer, Scheduler, Topology, Workload
+    from sipml_core.plugin.interfaces import Estimator, GpuModel, Placer, Scheduler, Topology, Workload
 
 #: Entry-point group, and prefix of every hook.
 PROJECT = "sipml"
@@ -46,6 +46,11 @@ def sipml_topologies() -> Iterable[type[Topology]]:  # type: ignore[empty-body]
 @hookspec
 def sipml_schedulers() -> Iterable[type[Scheduler]]:  # type: ignore[empty-body]
     """Circuit schedulers that this plugin offers. Called once, when plugins load; names must be unique."""
+
+
+@hookspec
+def sipml_estimators() -> Iterable[type[Estimator]]:  # type: ignore[empty-body]
+    """Traffic estimators that this plugin offers. Called once, when plugins load; names must be unique."""
 
 
 @hookspec

@@ -1,11 +1,13 @@
-"""The five things a plugin can bring. Subclass one, return the class from its hook."""
+"""The six things a plugin can bring. Subclass one, return the class from its hook."""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Protocol
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from sipml_core.model import (
     BalancedGraph,
@@ -13,10 +15,12 @@ from sipml_core.model import (
     CircuitPlan,
     Cluster,
     Fabric,
+    Network,
     OpGraph,
     OpWork,
     Placement,
     PlacementLimits,
+    TaskGraph,
     TrafficMatrix,
 )
 
@@ -27,7 +31,7 @@ class NoOptions:
 
 
 class Component(ABC):
-    """What all five have in common: a name, one line of summary, and checked options.
+    """What all six have in common: a name, one line of summary, and checked options.
 
     `Options` is a frozen, keyword-only attrs class: its fields are the keys of the TOML table, their
     defaults the defaults, the ``metadata={"doc": ..., "unit": ...}`` of each field its documentation.
@@ -69,7 +73,7 @@ class Scheduler(Component):
     `demand` of the traffic matrix is in bytes; pairs are only ones that `control.may_connect`.
     """
 
-    #: Traffic estimator used where the experiment names none.
+    #: Name of the estimator used where the experiment names none.
     estimator: ClassVar[str] = "window"
 
     #: Gives GPUs that want the same the same: see `CircuitControl.folded`.
@@ -85,8 +89,55 @@ class Scheduler(Component):
         """
 
 
+class DemandForecast(Protocol):
+    """Says what the circuits of one run will be asked to carry next; may keep what it has seen."""
+
+    def __call__(
+        self,
+        *,
+        now_us: float,
+        interval_us: float,
+        sent_bytes: NDArray[np.float64],
+        backlog_bytes: NDArray[np.float64],
+    ) -> NDArray[np.float64]:
+        """Return the demand until ``now_us + interval_us``. [circuits] [bytes]
+
+        Called at each decision instant after the first, in order of time.
+
+        Parameters
+        ----------
+        now_us, interval_us
+            The instant, and the time until the next one. [us]
+        sent_bytes
+            What each circuit has carried since the last instant. [circuits] [bytes]
+        backlog_bytes
+            What is ready for each circuit and not yet sent. [circuits] [bytes]
+        """
+
+
+class Estimator(Component):
+    """Tells a scheduler what traffic to expect in the next interval."""
+
+    #: Expects the same of circuits between which the same was sent and waits: see `CircuitControl.folded`.
+    treats_alike: ClassVar[bool] = False
+
+    @abstractmethod
+    def start(self, network: Network, tasks: TaskGraph) -> DemandForecast:
+        """Return the forecast of one run: a function that is asked at each decision instant.
+
+        ``forecast(now_us=, interval_us=, sent_bytes=, backlog_bytes=)`` gets the bytes that each circuit of
+        `network` has carried since the last instant, and those that are ready and wait; it returns the
+        bytes that each is expected to be asked for until ``now_us + interval_us``. All are arrays
+        [circuits], in the order of `network.circuit_src`. Where all are 0 the circuits stay as they are.
+        """
+
+
 class GpuModel(Component):
     """Time and memory of one GPU."""
+
+    #: Whether `op_time_us` reads the name of the op (`OpWork.op`). False: ops that do the same work take the
+    #: same time, and a model's equal layers are asked for once.
+    names_matter: ClassVar[bool] = True
 
     @property
     @abstractmethod

@@ -18,7 +18,7 @@ import pluggy
 
 from sipml_core.errors import ConfigError, PluginError, unknown
 from sipml_core.plugin import hookspecs
-from sipml_core.plugin.interfaces import Component, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin.interfaces import Component, Estimator, GpuModel, Placer, Scheduler, Topology, Workload
 from sipml_core.plugin.signals import interrupts_blocked
 
 #: Version of the hooks and interfaces. A plugin may state the one it was written for in a
@@ -35,6 +35,7 @@ ROLES: Mapping[str, tuple[str, type[Component]]] = {
     "placer": ("sipml_placers", Placer),
     "topology": ("sipml_topologies", Topology),
     "scheduler": ("sipml_schedulers", Scheduler),
+    "estimator": ("sipml_estimators", Estimator),
 }
 
 

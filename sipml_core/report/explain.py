@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.table import Table
 
-from sipml_core.cases import Compiler
+from sipml_core.cases import op_graph, op_layout
 from sipml_core.errors import ConfigError, unknown
 from sipml_core.experiment import Experiment, Job
 from sipml_core.fields import format_us
-from sipml_core.model import CaseResult, Plan
+from sipml_core.model import CaseResult, Plan, Prices
 from sipml_core.partition import Layout, explain
 from sipml_core.search import SearchResult
 
@@ -65,7 +65,10 @@ def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan) ->
     by_label = {interconnect.label: interconnect for interconnect in experiment.interconnects}
     if topology not in by_label:
         raise ConfigError(unknown("topology", topology, by_label))
-    layout = Compiler(experiment=experiment).layout(job, by_label[topology], plan)
+    graph = op_graph(job.workload, plan.local_batch, experiment.precision)
+    cluster = by_label[topology].cluster
+    prices = Prices.flat(cluster.bandwidth_gbps)
+    layout = op_layout(graph, job.table.layout, experiment.gpu, cluster, plan, prices)
     title = (
         f"{job.label} on {topology}: mp {plan.mp} x dp {plan.dp}, "
         f"global batch {plan.global_batch}, layout {layout.name!r}"

@@ -2,22 +2,27 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, Progress, TextColumn, TimeElapsedColumn
+from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+from rich.progress import Progress as ProgressDisplay
+
+from sipml_core.model import Progress
 
 
 @contextmanager
-def progress_bar() -> Iterator[Callable[[str, float], None]]:
-    """Yields progress(what, fraction)."""
+def progress_bar() -> Iterator[Progress]:
+    """Yield the progress of all the work; its labels and fractions are drawn."""
     console = Console(stderr=True)
     columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with Progress(*columns, console=console, transient=True, disable=not console.is_terminal) as progress:
-        task = progress.add_task("preparing", total=1.0)
+    with ProgressDisplay(
+        *columns, console=console, transient=True, disable=not console.is_terminal
+    ) as display:
+        task = display.add_task("preparing", total=1.0)
 
         def report(what: str, fraction: float) -> None:
-            progress.update(task, description=what, completed=fraction)
+            display.update(task, description=what, completed=fraction)
 
-        yield report
+        yield Progress(watch=report)

@@ -8,9 +8,10 @@ from typing import Any
 import attrs
 
 from sipml_core.errors import ConfigError
+from sipml_core.model import Progress
 from sipml_core.plugin import Registry
 from sipml_core.reproduce.study import Claim, Point, Series, Study, read_study
-from sipml_core.search import AnswerCache, Progress, SearchResult, SearchRow, search
+from sipml_core.search import AnswerCache, SearchResult, SearchRow, search
 
 
 def _column(doc: str, unit: str = "") -> Any:

@@ -1,4 +1,4 @@
-"""From traffic to circuits: the driver asked at each decision instant, estimators, relays, matrices.
+"""From traffic to circuits: the driver asked at each decision instant, relays, matrices.
 
 In: traffic that was sent or waits. Out: a `CircuitPlan` made by a scheduler, as capacities for the engine.
 Imports `engine`, `plugin` and what is below them.
@@ -11,13 +11,11 @@ from sipml_core.scheduling.driver import (
     refuse_unserved,
     unserved_pairs,
 )
-from sipml_core.scheduling.estimators import ESTIMATORS
 from sipml_core.scheduling.matrix import read_matrix, refuse_out_of_reach
 from sipml_core.scheduling.portbound import port_bound
 from sipml_core.scheduling.relay import with_relays
 
 __all__ = [
-    "ESTIMATORS",
     "ScheduledCircuits",
     "circuit_traffic",
     "job_bytes",

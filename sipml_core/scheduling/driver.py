@@ -10,18 +10,12 @@ from numpy.typing import NDArray
 from sipml_core.engine import CircuitSettings
 from sipml_core.errors import InfeasibleError
 from sipml_core.model import CircuitControl, CircuitPlan, Network, TaskGraph, TrafficMatrix, at_rows
-from sipml_core.plugin import Scheduler
-from sipml_core.scheduling.estimators import Estimator
+from sipml_core.plugin import DemandForecast, Scheduler
 
 
 def job_bytes(network: Network, tasks: TaskGraph) -> NDArray[np.float64]:
     """Bytes that the whole job sends over each circuit. [circuits]"""
-    pair_bytes = np.bincount(network.transfer_pair, weights=tasks.size_bytes, minlength=len(network.pair_src))
-    total = np.zeros(len(network.link_gbps))
-    for links in network.pair_links.T:
-        used = links >= network.first_circuit
-        np.add.at(total, links[used], pair_bytes[used])
-    return total[network.first_circuit :]
+    return network.link_bytes(tasks.size_bytes)[network.first_circuit :]
 
 
 def circuit_traffic(network: Network, demand: NDArray[np.float64]) -> TrafficMatrix:
@@ -54,7 +48,7 @@ class ScheduledCircuits:
         *,
         control: CircuitControl,
         scheduler: Scheduler,
-        estimator: Estimator,
+        estimator: DemandForecast,
         network: Network,
         total_bytes: NDArray[np.float64],
     ) -> None:

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import InfeasibleError
-from sipml_core.model import NO_LINK, CircuitPlan, Fabric, PairArray, Routes, TrafficMatrix
+from sipml_core.model import NO_LINK, CircuitPlan, Fabric, PairArray, PairIndex, Routes, TrafficMatrix
 
 
 def with_relays(fabric: Fabric, plan: CircuitPlan, traffic: TrafficMatrix | None = None) -> Fabric:
@@ -67,7 +67,9 @@ def relays(
     weight = _weights(plan.gpus, src, dst, traffic)
     circuits = _Circuits.of(plan)
     direct = plan.capacity_gbps(src, dst) > 0
-    circuits.load[np.searchsorted(circuits.key, _key(plan.gpus, src[direct], dst[direct]))] += weight[direct]
+    circuits.load[np.searchsorted(circuits.key, PairIndex(plan.gpus).key(src[direct], dst[direct]))] += (
+        weight[direct]
+    )
     mid = dst.copy()
     for k in np.lexsort((dst, src, -weight)):
         if not direct[k]:
@@ -75,14 +77,10 @@ def relays(
     return mid
 
 
-def _key(gpus: int, src: PairArray, dst: PairArray) -> NDArray[np.int64]:
-    return src.astype(np.int64) * gpus + dst
-
-
 def _weights(gpus: int, src: PairArray, dst: PairArray, traffic: TrafficMatrix | None) -> NDArray[np.float64]:
     if traffic is None or traffic.pairs == 0:
         return np.ones(len(src))
-    wanted = _key(gpus, src, dst)
+    wanted = PairIndex(gpus).key(src, dst)
     at = np.minimum(np.searchsorted(traffic.key, wanted), traffic.pairs - 1)
     return np.where(traffic.key[at] == wanted, traffic.demand[at], 0.0)
 

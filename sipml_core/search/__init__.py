@@ -5,7 +5,7 @@ Imports `cases` and what is below it.
 """
 
 from sipml_core.search.cache import AnswerCache, default_cache_folder
-from sipml_core.search.searching import Progress, search
+from sipml_core.search.searching import search
 from sipml_core.search.searchresult import SearchResult, SearchRow
 
-__all__ = ["AnswerCache", "Progress", "SearchResult", "SearchRow", "default_cache_folder", "search"]
+__all__ = ["AnswerCache", "SearchResult", "SearchRow", "default_cache_folder", "search"]

@@ -87,9 +87,10 @@ class Keys:
 
 def trial_keys(kind: str, experiment: Experiment, candidate: Candidate, interconnect: Interconnect) -> Keys:
     """The keys of one question, "estimate" or "simulation"."""
-    job, scheduler = candidate.job, interconnect.scheduler
+    job = candidate.job
     graph_offers = [experiment.gpu, job.workload, job.placer]
-    own_offers = [interconnect.topology, *([scheduler] if scheduler else [])]
+    control = (interconnect.scheduler, interconnect.estimator)
+    own_offers = [interconnect.topology, *(component for component in control if component)]
     packages = {type(offer).__module__.split(".")[0] for offer in (*graph_offers, *own_offers)}
     graph = _hash(
         {
@@ -107,7 +108,6 @@ def trial_keys(kind: str, experiment: Experiment, candidate: Candidate, intercon
         "graph": graph,
         "code": code_fingerprint(tuple(sorted(packages))),
         "offers": [_offer(offer) for offer in own_offers],
-        "estimator": interconnect.estimator,
     }
     return Keys(graph, _hash(answer))
 

@@ -16,11 +16,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.cases import CaseTraffic, Compiler
+from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic
 from sipml_core.engine import simulate
-from sipml_core.experiment import Interconnect, Job
 from sipml_core.lowering import Lowering
-from sipml_core.model import NO_LINK, Network, Plan, TaskGraph
+from sipml_core.model import Network, PairIndex, TaskGraph
 
 
 @attrs.frozen(kw_only=True)
@@ -33,28 +32,28 @@ class Estimate:
     memory_bytes: float
 
 
-def estimate(compiler: Compiler, job: Job, interconnect: Interconnect, plan: Plan) -> Estimate:
-    """The estimate with the forms of exchange and of all-reduce that it expects to be the fastest.
+def estimate(case: Case, reuse: Reuse) -> Estimate:
+    """Return the estimate of the variant that it expects to be the fastest.
 
     Raises
     ------
     InfeasibleError
-        As `Compiler.prepare`.
+        As `compile_case`.
     """
-    forms = compiler.traffic(job, interconnect, plan)
-    queue = compiler.experiment.engine.queue
-    return min((_of_draft(variant, queue) for variant in forms), key=lambda found: found.iteration_us)
+    found = [_of_variant(traffic) for traffic in case_traffic(case, reuse)]
+    return min(found, key=lambda estimate: estimate.iteration_us)
 
 
-def _of_draft(traffic: CaseTraffic, queue: str) -> Estimate:
+def _of_variant(traffic: CaseTraffic) -> Estimate:
+    variant = traffic.variant
     lowering = _one_iteration(traffic.lowering)
-    tasks = lowering.tasks(_groups(lowering, traffic.server_gpus))
+    tasks = lowering.tasks(_groups(lowering, variant.fabric.server_gpus))
     network = _share(traffic, tasks)
     return Estimate(
-        iteration_us=simulate(tasks, network, queue=queue).total_us,
-        all_reduce=traffic.all_reduce,
-        exchange=traffic.lowering.plan.exchange,
-        memory_bytes=traffic.memory_bytes,
+        iteration_us=simulate(tasks, network, queue=variant.case.engine.queue).total_us,
+        all_reduce=variant.all_reduce,
+        exchange=variant.plan.exchange,
+        memory_bytes=variant.memory_bytes,
     )
 
 
@@ -70,18 +69,20 @@ def _one_iteration(lowering: Lowering) -> Lowering:
     plan = attrs.evolve(lowering.plan, iterations=1)
     template = attrs.evolve(lowering.template, plan=plan)
     speed = lowering.speed.copy()
-    speed[lowering.layout] = speed[lowering.layout].min(axis=0)
+    speed[lowering.gpu_of] = speed[lowering.gpu_of].min(axis=0)
     return attrs.evolve(lowering, template=template, speed=speed)
 
 
 def _share(traffic: CaseTraffic, tasks: TaskGraph) -> Network:
     """The network as the first groups see it: capacities in proportion to their part of the bytes."""
     network = traffic.network
-    key = network.pair_src.astype(np.int64) * network.gpus + network.pair_dst
-    wanted = tasks.src.astype(np.int64) * network.gpus + tasks.dst
-    total = np.bincount(network.transfer_pair, traffic.pairs.tasks.size_bytes, len(key)).astype(np.float64)
-    all_bytes = _link_bytes(network, total)
-    own_bytes = _link_bytes(network, np.where(np.isin(key, wanted), total, 0.0))
+    index = PairIndex(network.gpus)
+    key = index.key(network.pair_src, network.pair_dst)
+    wanted = index.key(tasks.src, tasks.dst)
+    total = traffic.pairs.tasks.size_bytes
+    own = np.isin(key, wanted)[network.transfer_pair]
+    all_bytes = network.link_bytes(total)
+    own_bytes = network.link_bytes(np.where(own, total, 0.0))
     share = np.ones(len(all_bytes))
     np.divide(own_bytes, all_bytes, out=share, where=own_bytes > 0)
     return attrs.evolve(
@@ -97,11 +98,3 @@ def _share(traffic: CaseTraffic, tasks: TaskGraph) -> Network:
 def _capacity_gbps(traffic: CaseTraffic) -> NDArray[np.float64]:
     """What links carry if the first circuits stay. [links] [Gbps]"""
     return np.where(traffic.capacity_gbps > 0, traffic.capacity_gbps, traffic.circuit_gbps)
-
-
-def _link_bytes(network: Network, pair_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
-    total = np.zeros(len(network.link_gbps))
-    for column in network.pair_links.T:
-        used = column != NO_LINK
-        np.add.at(total, column[used], pair_bytes[used])
-    return total

@@ -3,21 +3,19 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 
 import attrs
 
 from sipml_core import __version__
 from sipml_core.cases import Candidate
 from sipml_core.experiment import Experiment, Interconnect
-from sipml_core.model import CaseResult
+from sipml_core.model import SILENT, CaseResult, Progress
 from sipml_core.plugin import Convergence
 from sipml_core.search.cache import Answer, AnswerCache, Keys, trial_keys
 from sipml_core.search.searchresult import TIGHT_MEMORY, SearchResult, SearchRow
 from sipml_core.search.workers import ESTIMATE, SIMULATION, Trial, TrialBatch, WorkerPool
 
-#: progress(what, fraction of it done)
-Progress = Callable[[str, float], None]
 _Answers = dict[Trial, Answer]
 
 
@@ -26,7 +24,7 @@ def search(
     *,
     jobs: int = 1,
     cache: AnswerCache | None = None,
-    progress: Progress = lambda what, fraction: None,
+    progress: Progress = SILENT,
 ) -> list[SearchResult]:
     """The best strategy for each workload on each interconnect of each experiment.
 
@@ -66,7 +64,7 @@ def _trials(pool: WorkerPool, experiments: Sequence[Experiment]) -> Iterator[Tri
 
 @attrs.frozen
 class _Asked:
-    """Asks the cache first, then the staff, and every question once."""
+    """Asks the cache first, then the workers, and about every trial once."""
 
     pool: WorkerPool
     cache: AnswerCache
@@ -89,7 +87,7 @@ class _Asked:
             for trial, answer in zip(batch.trials, found, strict=True):
                 known[keys[trial].answer] = answer
                 self.cache.put(keys[trial].answer, answer)
-            self.progress(f"{kind}s", len(known) / all_answers)
+            self.progress.named(f"{kind}s").at(len(known) / all_answers)
 
         self.pool.ask(batches, received)
         return {trial: known[key.answer] for trial, key in keys.items()}

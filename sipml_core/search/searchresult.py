@@ -12,8 +12,8 @@ from sipml_core.model import CaseResult
 TIGHT_MEMORY = 0.95
 
 
-def _column(doc: str, batch: str = "", default: Any = attrs.NOTHING) -> Any:
-    return attrs.field(default=default, metadata={"doc": doc, "unit": batch})
+def _column(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
+    return attrs.field(default=default, metadata={"doc": doc, "unit": unit})
 
 
 @attrs.frozen(kw_only=True)

@@ -11,7 +11,7 @@ from typing import Any
 
 import attrs
 
-from sipml_core.cases import Candidate, Clock, Compiler, search_candidates, simulate_candidate
+from sipml_core.cases import Candidate, Case, Clock, Reuse, search_candidates, simulate_variants
 from sipml_core.errors import InfeasibleError, SipmlError, StalledError, TooSlowError
 from sipml_core.experiment import Experiment, read_experiment
 from sipml_core.plugin import interrupts_blocked, load
@@ -55,21 +55,19 @@ class Worker:
         return self._candidates[key]
 
     def answers(self, batch: TrialBatch) -> list[Answer]:
-        """One answer for each question: what was found, or why there is nothing to find."""
-        compiler = Compiler(experiment=self.experiments[batch.trials[0].experiment])
-        return [self._answer(batch.kind, compiler, trial) for trial in batch.trials]
+        """Return one answer for each trial: what was found, or why there is nothing to find."""
+        reuse = Reuse()
+        return [self._answer(batch.kind, trial, reuse) for trial in batch.trials]
 
-    def _answer(self, kind: str, compiler: Compiler, trial: Trial) -> Answer:
+    def _answer(self, kind: str, trial: Trial, reuse: Reuse) -> Answer:
         candidate = self.candidates(trial.experiment, trial.job)[trial.candidate]
-        interconnect = self.experiments[trial.experiment].interconnects[trial.interconnect]
+        experiment = self.experiments[trial.experiment]
         try:
+            interconnect = experiment.interconnects[trial.interconnect]
+            case = Case.of(experiment, candidate.job, interconnect, candidate.checked_plan)
             if kind == SIMULATION:
-                return attrs.asdict(
-                    simulate_candidate(compiler, candidate, interconnect, Clock(limit_s=None))
-                )
-            if candidate.plan is None:
-                raise InfeasibleError(candidate.refusal)
-            return attrs.asdict(estimate(compiler, candidate.job, interconnect, candidate.plan))
+                return attrs.asdict(simulate_variants(case, reuse, Clock()))
+            return attrs.asdict(estimate(case, reuse))
         except InfeasibleError as error:
             return {"infeasible": str(error)}
         except StalledError as error:

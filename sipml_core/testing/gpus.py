@@ -58,6 +58,14 @@ class GpuModelConformance(OfferConformance):
             with law("a time depends on the op only", **case):
                 require(gpu.op_time_us(work) == time_us, f"{time_us} us, then {gpu.op_time_us(work)} us")
 
+    def test_names_matter_only_where_the_model_says_so(self) -> None:
+        gpu = self.make()
+        for case, work, time_us in self.timed():
+            if not gpu.names_matter:
+                with law("where names do not matter, an op of another name takes the same time", **case):
+                    renamed_us = gpu.op_time_us(attrs.evolve(work, op=f"not {work.op}"))
+                    require(renamed_us == time_us, f"{time_us} us, renamed {renamed_us} us")
+
     def test_more_work_is_never_faster(self) -> None:
         gpu = self.make()
         for case, work, time_us in self.timed():

@@ -8,14 +8,14 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike
 
-from sipml_core.cases import Clock, Compiler, simulate_case
+from sipml_core.cases import Case, Clock, Reuse, compile_case, simulate_case
 from sipml_core.engine import simulate
 from sipml_core.experiment import EngineTable, Experiment, Interconnect, Job, StrategyTable
 from sipml_core.gpus import V100
 from sipml_core.model import CaseResult, Cluster, Fabric, Network, TaskGraph, Timeline
 from sipml_core.placement import PLACERS
-from sipml_core.plugin import GpuModel, Placer, Scheduler, Topology, Workload, load
-from sipml_core.scheduling import ESTIMATORS, ScheduledCircuits, job_bytes
+from sipml_core.plugin import Estimator, GpuModel, Placer, Scheduler, Topology, Workload, load
+from sipml_core.scheduling import ScheduledCircuits, job_bytes
 from sipml_core.workloads import WORKLOADS
 
 #: What makes a workload small enough to try, where it has such an option.
@@ -50,6 +50,14 @@ def find_scheduler(topology: type[Topology], given: type[Scheduler] | None) -> S
     return None if given is None else given(given.Options())
 
 
+def find_estimator(scheduler: Scheduler | None) -> Estimator | None:
+    """The estimator that a scheduler names, among the plugins that are installed."""
+    if scheduler is None:
+        return None
+    found: type[Estimator] = load().find("estimator", scheduler.estimator)
+    return found(found.Options())
+
+
 def run_training(
     workload: Workload,
     topology: Topology,
@@ -67,7 +75,7 @@ def run_training(
         topology=topology,
         cluster=cluster,
         scheduler=scheduler,
-        estimator=scheduler.estimator if scheduler else "window",
+        estimator=find_estimator(scheduler),
     )
     experiment = Experiment(
         title="conformance",
@@ -81,10 +89,8 @@ def run_training(
         engine=EngineTable(),
         tables={},
     )
-    forms = Compiler(experiment=experiment).prepare(job, interconnect, job.plan(cluster.gpus))
-    return [
-        simulate_case(experiment, form, Clock(limit_s=60.0), lambda fraction, events: None) for form in forms
-    ]
+    case = Case.of(experiment, job, interconnect, job.plan(cluster.gpus))
+    return [simulate_case(compiled, Clock(60.0)) for compiled in compile_case(case, Reuse())]
 
 
 def transfers_only(gpus: int, src: ArrayLike, dst: ArrayLike, size_bytes: ArrayLike) -> TaskGraph:
@@ -99,7 +105,7 @@ def transfers_only(gpus: int, src: ArrayLike, dst: ArrayLike, size_bytes: ArrayL
         src=np.atleast_1d(src),
         dst=np.atleast_1d(dst),
         size_bytes=sizes,
-        hops=np.ones(len(sizes)),
+        latency_steps=np.ones(len(sizes)),
         succ_start=np.zeros(len(sizes) + 1),
         successors=nothing,
         marks=nothing,
@@ -110,12 +116,12 @@ def transfers_only(gpus: int, src: ArrayLike, dst: ArrayLike, size_bytes: ArrayL
 def run_transfers(fabric: Fabric, scheduler: Scheduler | None, tasks: TaskGraph) -> tuple[Network, Timeline]:
     """Simulate `tasks`; circuits are planned as in a real run."""
     network = Network.of(fabric, tasks)
-    driver = None
-    if fabric.circuits is not None and scheduler is not None:
+    driver, estimator = None, find_estimator(scheduler)
+    if fabric.circuits is not None and scheduler is not None and estimator is not None:
         driver = ScheduledCircuits(
             control=fabric.circuits,
             scheduler=scheduler,
-            estimator=ESTIMATORS[scheduler.estimator](network, tasks),
+            estimator=estimator.start(network, tasks),
             network=network,
             total_bytes=job_bytes(network, tasks),
         )

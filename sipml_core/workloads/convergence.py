@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.fields import float64_vector, option, read_table
+from sipml_core.fields import file_path, float64_vector, read_table
 from sipml_core.plugin import Convergence
 
 #: Samples in one unit of each measured amount: images of ImageNet in an epoch, and sequences of
@@ -95,12 +95,12 @@ class AnchoredCurve:
 
 def curve_option(default: str) -> Any:
     """The option `curve` of a workload."""
-    return option(
+    return file_path(
         default,
         doc="steps to accuracy: 'paper' (through the paper's anchor), a measured model "
         f"({', '.join(MEASURED)}), or a CSV file with columns global_batch, steps; a relative name counts "
         "from the folder of the experiment file",
-        files=(".csv",),
+        endings=(".csv",),
     )
 
 

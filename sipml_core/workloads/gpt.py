@@ -7,18 +7,19 @@ from typing import Any
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import at_least, option
+from sipml_core.fields import between, option
 from sipml_core.model import OpGraph
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads import layers
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.convergence import curve_option, load_curve
+from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS
 
 
 def check_heads(options: Any, attribute: Any, heads: int) -> None:
     """Validator: heads divide the hidden size."""
-    at_least(1)(options, attribute, heads)
+    between(1, MAX_FEATURES)(options, attribute, heads)
     if options.hidden % heads:
         raise ConfigError(
             f"{attribute.name} must divide hidden = {options.hidden}, got {heads}; "
@@ -44,11 +45,13 @@ class Gpt(Workload):
     class Options:
         """Defaults: GPT-2 medium (Radford et al. 2019, table 2) with sequence 1024."""
 
-        layers: int = option(24, doc="decoder layers", validator=at_least(1))
-        hidden: int = option(1024, doc="features of a token", validator=at_least(1))
+        layers: int = option(24, doc="decoder layers", validator=between(1, MAX_LAYERS))
+        hidden: int = option(1024, doc="features of a token", validator=between(1, MAX_FEATURES))
         heads: int = option(16, doc="attention heads; must divide hidden", validator=check_heads)
-        sequence: int = option(1024, doc="tokens of a sample", unit="tokens", validator=at_least(1))
-        vocabulary: int = option(50257, doc="tokens of the vocabulary", validator=at_least(2))
+        sequence: int = option(
+            1024, doc="tokens of a sample", unit="tokens", validator=between(1, MAX_TOKENS)
+        )
+        vocabulary: int = option(50257, doc="tokens of the vocabulary", validator=between(2, MAX_CLASSES))
         curve: str = curve_option("gpt3_175b")
 
     def __init__(self, options: Any) -> None:
@@ -93,9 +96,11 @@ class Megatron(Gpt):
     class Options:
         """The preset; any of its values may be changed."""
 
-        layers: int = option(40, doc="decoder layers", validator=at_least(1))
-        hidden: int = option(6144, doc="features of a token", validator=at_least(1))
+        layers: int = option(40, doc="decoder layers", validator=between(1, MAX_LAYERS))
+        hidden: int = option(6144, doc="features of a token", validator=between(1, MAX_FEATURES))
         heads: int = option(48, doc="attention heads; must divide hidden", validator=check_heads)
-        sequence: int = option(2048, doc="tokens of a sample", unit="tokens", validator=at_least(1))
-        vocabulary: int = option(51200, doc="tokens of the vocabulary", validator=at_least(2))
+        sequence: int = option(
+            2048, doc="tokens of a sample", unit="tokens", validator=between(1, MAX_TOKENS)
+        )
+        vocabulary: int = option(51200, doc="tokens of the vocabulary", validator=between(2, MAX_CLASSES))
         curve: str = curve_option("paper")

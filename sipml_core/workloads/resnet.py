@@ -11,13 +11,14 @@ from typing import Any
 
 import attrs
 
-from sipml_core.fields import at_least, option
+from sipml_core.fields import between, option
 from sipml_core.model import Axis, OpGraph, Split
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import Axes, GraphBuilder
 from sipml_core.workloads.convergence import curve_option, load_curve
 from sipml_core.workloads.layers import INDEX_BYTES, STATISTIC_BYTES
+from sipml_core.workloads.sizes import MAX_CLASSES, MAX_PIXELS
 
 #: Blocks, inner channels and first stride of the four stages (He et al. 2015, table 1).
 STAGES = ((3, 64, 1), (4, 128, 2), (6, 256, 2), (3, 512, 2))
@@ -38,8 +39,10 @@ class ResNet50(Workload):
     class Options:
         """Images of ImageNet."""
 
-        image: int = option(224, doc="height and width of an image", unit="pixels", validator=at_least(32))
-        classes: int = option(1000, doc="classes", validator=at_least(2))
+        image: int = option(
+            224, doc="height and width of an image", unit="pixels", validator=between(32, MAX_PIXELS)
+        )
+        classes: int = option(1000, doc="classes", validator=between(2, MAX_CLASSES))
         curve: str = curve_option("resnet50")
 
     def __init__(self, options: Any) -> None:

@@ -6,7 +6,7 @@ from typing import Any
 
 import attrs
 
-from sipml_core.fields import at_least, option
+from sipml_core.fields import between, option
 from sipml_core.model import OpGraph
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads import layers
@@ -14,6 +14,7 @@ from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.convergence import curve_option, load_curve
 from sipml_core.workloads.gpt import check_heads
+from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS
 
 
 class Transformer(Workload):
@@ -32,17 +33,21 @@ class Transformer(Workload):
     class Options:
         """Sequence lengths: 256 tokens on either side, as in Shallue et al. 2018."""
 
-        layers: int = option(11, doc="encoder layers, and as many decoder layers", validator=at_least(1))
-        hidden: int = option(1024, doc="features of a token", validator=at_least(1))
-        feed_forward: int = option(4096, doc="inner features of a layer", validator=at_least(1))
+        layers: int = option(
+            11, doc="encoder layers, and as many decoder layers", validator=between(1, MAX_LAYERS)
+        )
+        hidden: int = option(1024, doc="features of a token", validator=between(1, MAX_FEATURES))
+        feed_forward: int = option(4096, doc="inner features of a layer", validator=between(1, MAX_FEATURES))
         heads: int = option(16, doc="attention heads; must divide hidden", validator=check_heads)
         source_sequence: int = option(
-            256, doc="tokens the encoder reads", unit="tokens", validator=at_least(1)
+            256, doc="tokens the encoder reads", unit="tokens", validator=between(1, MAX_TOKENS)
         )
         target_sequence: int = option(
-            256, doc="tokens the decoder writes", unit="tokens", validator=at_least(1)
+            256, doc="tokens the decoder writes", unit="tokens", validator=between(1, MAX_TOKENS)
         )
-        vocabulary: int = option(32000, doc="tokens of the shared vocabulary", validator=at_least(2))
+        vocabulary: int = option(
+            32000, doc="tokens of the shared vocabulary", validator=between(2, MAX_CLASSES)
+        )
         curve: str = curve_option("paper")
 
     def __init__(self, options: Any) -> None:

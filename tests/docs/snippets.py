@@ -69,6 +69,7 @@ class Reader:
         elif block.language == "console":
             self.type_in(block.text)
         elif block.language == "toml":
+            self.monkeypatch.chdir(self.cwd)
             check_toml(block.text)
 
     def type_in(self, text: str) -> None:

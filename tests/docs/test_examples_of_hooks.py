@@ -3,6 +3,7 @@
 import importlib.util
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from sipml_core.plugin.registry import Source, collect
@@ -40,6 +41,19 @@ class TestPlacer(PlacerConformance):
 
 def test_sipml_placers_offers_it():
     assert registry("sipml_placers").names("placer") == ["part-by-part"]
+
+
+def test_sipml_estimators_remembers_what_was_sent():
+    """Half of what was sent is left after an interval: 8 bytes, then 4 and 2 more; 1 byte waits."""
+    estimator = registry("sipml_estimators").find("estimator", "fading")
+    forecast = estimator(estimator.Options()).start(None, None)
+
+    def expected(sent, waiting):
+        at = {"now_us": 0.0, "interval_us": 1.0}
+        return forecast(sent_bytes=np.array(sent), backlog_bytes=np.array(waiting), **at).tolist()
+
+    assert expected([8.0], [0.0]) == [8.0]
+    assert expected([2.0], [1.0]) == [7.0]
 
 
 @pytest.mark.parametrize("hook", ["sipml_run_started", "sipml_run_finished"])

@@ -32,7 +32,7 @@ def test_python_and_toml_of_a_page_work(page, tmp_path, monkeypatch):
     """Console blocks of other pages are theirs to test; ``>>>`` blocks are doctests."""
     reader = snippets.Reader(tmp_path, monkeypatch)
     for block in snippets.blocks(page):
-        if block.language in ("python", "toml"):
+        if block.language in ("python", "toml") or block.title:
             reader.follow(block)
 
 

@@ -6,7 +6,6 @@ from sipml_core.engine.simulation import simulate
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
-from sipml_core.scheduling.estimators import ESTIMATORS
 
 
 @pytest.fixture(scope="session")
@@ -21,10 +20,11 @@ def scheduled(registry):
         if fabric.circuits is None:
             return fabric, network, None
         scheduler = registry.find("scheduler", topology.scheduler)
+        made = registry.find("estimator", estimator)
         driver = ScheduledCircuits(
             control=fabric.circuits,
             scheduler=scheduler(scheduler.Options()),
-            estimator=ESTIMATORS[estimator](network, tasks),
+            estimator=made(made.Options()).start(network, tasks),
             network=network,
             total_bytes=job_bytes(network, tasks),
         )

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sipml_core.lowering.taskbuilder import TaskBuilder
+from sipml_core.model.taskbuilder import TaskBuilder
 
 
 def five_tasks():

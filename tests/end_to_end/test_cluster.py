@@ -6,7 +6,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from sipml_core.cases.compiler import Compiler
+from sipml_core.cases.case import Case
+from sipml_core.cases.compilation import compile_case
+from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import Clock, run_experiment, simulate_case
 from sipml_core.experiment.reading import read_experiment
 
@@ -40,8 +42,8 @@ def forms(case):
     """Prepared forms of all-reduce, by name."""
     job, interconnect = case.jobs[0], case.interconnects[0]
     plan = job.plan(interconnect.cluster.gpus)
-    made = Compiler(experiment=case).prepare(job, interconnect, plan)
-    return {form.all_reduce: form for form in made}
+    made = compile_case(Case.of(case, job, interconnect, plan), Reuse())
+    return {form.variant.all_reduce: form for form in made}
 
 
 def link_bytes(form, name):
@@ -94,10 +96,7 @@ def test_the_better_all_reduce_is_chosen_and_named(registry, mp, dp, server_gpus
     """Over uplinks of 1 Gbps, 1000 times slower than the ports, fewer bytes across win: two tiers."""
     case = experiment(registry, mp=mp, dp=dp, server_gpus=server_gpus)
     row = run_experiment(case).cases[0]
-    times = {
-        name: simulate_case(case, form, Clock(limit_s=None), lambda *_: None).iteration_us
-        for name, form in forms(case).items()
-    }
+    times = {name: simulate_case(form, Clock()).iteration_us for name, form in forms(case).items()}
     assert times["two-tier"] < times["flat"]
     assert (row.all_reduce, row.iteration_us) == ("two-tier", times["two-tier"])
 
@@ -108,7 +107,7 @@ def test_a_slow_uplink_sets_the_time_of_the_all_reduce(registry):
     case = experiment(registry, mp=1, dp=8, server_gpus=4)
     across_us = {"flat": 2 * gradient_bytes(case) * 7 / 8 / 125, "two-tier": gradient_bytes(case) / 125}
     for name, form in forms(case).items():
-        row = simulate_case(case, form, Clock(limit_s=None), lambda *_: None)
+        row = simulate_case(form, Clock())
         assert row.iteration_us - row.compute_us == pytest.approx(across_us[name], rel=0.01)
 
 

@@ -53,8 +53,8 @@ def test_convolutions_fold_too(registry):
 
 
 @pytest.mark.parametrize("plan", [
-    {"collective": "ring"}, {"iterations": 3}, {"recompute": True}, {"bucket_bytes": 2e5},
-    {"layout": "tensor"}, {"layout": "sample"}, {"collective": "ring", "iterations": 2},
+    {"ring_steps": "explicit"}, {"iterations": 3}, {"recompute": True}, {"bucket_bytes": 2e5},
+    {"layout": "tensor"}, {"layout": "sample"}, {"ring_steps": "explicit", "iterations": 2},
 ])  # fmt: skip
 @pytest.mark.parametrize("queue", ["pair", "source"])
 def test_whatever_the_job_does(registry, plan, queue):
@@ -102,7 +102,7 @@ def test_circuits_replanned_for_all_groups_alike(registry, mp, dp, groups, bandw
 ])  # fmt: skip
 @pytest.mark.parametrize(
     "plan",
-    [{"collective": "ring"}, {"iterations": 2, "counter_rotating": True}, {"exchange": "direct"}],
+    [{"ring_steps": "explicit"}, {"iterations": 2, "counter_rotating": True}, {"exchange": "direct"}],
 )
 def test_whatever_replanned_circuits_do(registry, change, plan):
     assert_same(registry, tables({**RING, **change}, mp=4, dp=4, **plan), 1)
@@ -118,7 +118,7 @@ def test_speeds_that_repeat(registry):
 
 REFUSED = [
     ({"name": "sip-ring"}, {}, "re-planned circuits can differ between groups"),
-    ({**RING, "scheduler": "ring-mcf"}, {}, "the scheduler may treat groups differently"),
+    ({**RING, "scheduler": "ring-mcf"}, {}, "'ring-mcf' may treat groups"),
     ({"name": "sip-ocs", "switches": 4, "interval_us": 500, "reconfiguration_us": 5}, {}, "re-planned"),
     (FLAT, {"jitter": 0.1}, "jitter gives every task a duration of its own"),
     (FLAT, {"gpu_speed": {"3": 0.5}}, r"differ in speed \(gpu_speed\) between 2 groups and the next 2"),

@@ -32,7 +32,7 @@ EXPERIMENT = {
     "seed": 1,
     "cluster": {"gpus": 4, "bandwidth_gbps": 100, "launch_us": 5.0, "jitter": 0.1},
     "gpu": {"name": "v100", "precision": "mixed"},
-    "strategy": {"tau_us": 10.0, "layout": "auto", "collective": "fluid", "exchange": "auto"},
+    "strategy": {"tau_us": 10.0, "layout": "auto", "ring_steps": "fluid", "exchange": "auto"},
     "engine": {"queue": "pair", "fold": "auto"},
     "workload": [{
         "name": "gpt", "layers": 1, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 100,
@@ -69,7 +69,7 @@ PLAUSIBLE = {
     ("workload", 0, "strategy"): {
         "mp": [1, 2, 3, 4], "dp": [1, 2, 3, 4], "global_batch": [1, 4, 12, 24], "iterations": [1, 2, 4],
         "tau_us": [0.01, 1, 1e6], "layout": ["auto", "tensor", "sample", "megatron"], "recompute": [True],
-        "collective": ["ring", "fluid"], "exchange": ["direct", "chain"], "counter_rotating": [True],
+        "ring_steps": ["explicit", "fluid"], "exchange": ["direct", "chain"], "counter_rotating": [True],
         "bucket_bytes": [1, "10 kB", "1 TB"], "placer": ["aligned", "algorithm1"],
     },
     ("topology", 0): {

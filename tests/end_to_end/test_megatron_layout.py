@@ -10,7 +10,8 @@ from sipml_core.cases.candidates import search_candidates
 from sipml_core.cases.running import run_experiment
 from sipml_core.cli.main import main
 from sipml_core.experiment.reading import read_experiment, read_tables
-from sipml_core.lowering.groups import GroupTemplate, lower, traffic_bytes
+from sipml_core.lowering.grouptemplate import GroupTemplate, traffic_bytes
+from sipml_core.lowering.joblowering import lower
 from sipml_core.lowering.memory import memory_per_gpu
 from sipml_core.lowering.recompute import checkpoints
 from sipml_core.model.balanced import Placement, PlacementLimits

@@ -3,11 +3,13 @@
 import numpy as np
 import pytest
 
-from sipml_core.cases.compiler import Compiler
+from sipml_core.cases.case import Case
+from sipml_core.cases.compilation import compile_case
+from sipml_core.cases.reuse import Reuse
 from sipml_core.errors import InfeasibleError
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.lowering.collectives import Rings, ring_allreduce_tasks
-from sipml_core.lowering.taskbuilder import TaskBuilder
+from sipml_core.model.taskbuilder import TaskBuilder
 
 BYTES_PER_US = 125.0  # of 1 Gbps
 
@@ -85,7 +87,7 @@ def test_bytes_are_conserved_and_no_link_is_over_full(timeline_of, name, seed):
 def test_an_all_reduce_is_never_below_its_bound(timeline_of, name, gpus):
     """2 (n - 1) / n S / B (Patarasuk and Yuan 2009)."""
     size_bytes, bandwidth_gbps = 8e6, 800
-    timeline, _ = timeline_of(ring_allreduce_tasks(gpus, size_bytes, form="fluid"), name, bandwidth_gbps)
+    timeline, _ = timeline_of(ring_allreduce_tasks(gpus, size_bytes, steps="fluid"), name, bandwidth_gbps)
     bound_us = 2 * (gpus - 1) / gpus * size_bytes / (bandwidth_gbps * BYTES_PER_US)
     assert timeline.total_us >= bound_us * (1 - 1e-9)
     if name in ("elect-flat", "sip-ocs"):
@@ -99,14 +101,14 @@ def gradients(gpus, size_bytes, **options):
     return builder.build()
 
 
-@pytest.mark.parametrize("form", ["ring", "fluid"])
-def test_two_directions_of_the_ring_carry_twice_as_much(timeline_of, form):
+@pytest.mark.parametrize("steps", ["explicit", "fluid"])
+def test_two_directions_of_the_ring_carry_twice_as_much(timeline_of, steps):
     """SiP-Ring has W/2 wavelengths each way. One logical ring uses those of one way; two that run against
     each other use all: 2 (n - 1) / n S / B, as on Elect-Flat, where it makes no difference."""
     size_bytes, gpus = 8e6, 40
     bound_us = 2 * (gpus - 1) / gpus * size_bytes / (800 * BYTES_PER_US)
     for counter_rotating, ring_us in ((False, 2 * bound_us), (True, bound_us)):
-        tasks = gradients(gpus, size_bytes, form=form, counter_rotating=counter_rotating)
+        tasks = gradients(gpus, size_bytes, steps=steps, counter_rotating=counter_rotating)
         assert tasks.size_bytes.sum() == pytest.approx(2 * (gpus - 1) * size_bytes, rel=1e-12)
         assert timeline_of(tasks, "sip-ring", 800)[0].total_us == pytest.approx(ring_us, rel=1e-9)
         assert timeline_of(tasks, "elect-flat", 800)[0].total_us == pytest.approx(bound_us, rel=1e-9)
@@ -146,9 +148,9 @@ def test_no_gpu_talks_to_more_peers_than_its_degree(
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
     if counter_rotating and bandwidth_gbps == 75:
         with pytest.raises(InfeasibleError, match="degree 3, 2 of it for the ring of dp"):
-            Compiler(experiment=experiment).prepare(job, interconnect, job.plan(64))
+            compile_case(Case.of(experiment, job, interconnect, job.plan(64)), Reuse())
         return
-    forms = Compiler(experiment=experiment).prepare(job, interconnect, job.plan(64))
+    forms = compile_case(Case.of(experiment, job, interconnect, job.plan(64)), Reuse())
     assert {form.plan.exchange for form in forms} == {"chain", "direct"}
     for compiled in forms:
         keep_degree_and_reach(compiled)

@@ -8,9 +8,9 @@ from sipml_ring import plan as ring_plan
 
 from sipml_core.engine.simulation import CircuitSettings, simulate
 from sipml_core.errors import ConfigError
-from sipml_core.lowering.taskbuilder import TaskBuilder
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
+from sipml_core.model.taskbuilder import TaskBuilder
 from sipml_core.model.traffic import TrafficMatrix
 from sipml_core.scheduling.relay import with_relays
 
@@ -105,7 +105,7 @@ def dark_us(scheduled, interval_us, tau_us):
     fabric, network, driver = scheduled(tasks, "sip-ring", 25, **options)
     timeline = simulate(tasks, network, driver=driver)
     decided_us = math.ceil(timeline.start_us[-1] / interval_us - 1e-9) * interval_us
-    expected = fabric.circuits.retuning._stages(np.array([100.0])).total_us[0]
+    expected = fabric.circuits.retuning._stages(np.array([100.0])).words_us[0]
     return timeline.end_us[-1] - 1e6 / (25 * BYTES_PER_US) - decided_us, expected
 
 
@@ -160,7 +160,7 @@ def test_what_carries_on_is_what_both_plans_have(seed):
 
 @pytest.mark.parametrize("options", [{"interval_us": 10}, {"tau_us": 20}])
 def test_rings_that_settle_slower_than_plans_come_are_refused(registry, options):
-    """Up to 29 us at tau 4, up to 131 us at tau 20 (default interval 100): the next plan would take
+    """Up to 30 us at tau 4, up to 131 us at tau 20 (default interval 100): the next plan would take
     circuits that are still dark for kept ones, and light them early."""
     topology = registry.find("topology", "sip-ring")
     with pytest.raises(ConfigError, match="interval_us"):

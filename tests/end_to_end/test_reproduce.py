@@ -8,6 +8,7 @@ from click.testing import CliRunner
 
 from sipml_core.cli.main import main
 from sipml_core.errors import ConfigError
+from sipml_core.model.progress import SILENT
 from sipml_core.report.reproduction import draw, finding_tables, verdict_table, write_finding
 from sipml_core.reproduce import numbers as numbers_module
 from sipml_core.reproduce.numbers import carry_out
@@ -109,7 +110,7 @@ def carried_out(registry, monkeypatch, study, quick=False):
         quick=quick,
         jobs=1,
         cache=AnswerCache(None),
-        progress=lambda what, fraction: None,
+        progress=SILENT,
     )[0]
 
 

@@ -10,11 +10,14 @@ import attrs
 import numpy as np
 import pytest
 
-from sipml_core.cases.compiler import Compiler
+from sipml_core.cases.case import Case
+from sipml_core.cases.compilation import compile_case
+from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import check_experiment, run_experiment
 from sipml_core.engine.simulation import simulate
-from sipml_core.errors import InfeasibleError, LimitError
+from sipml_core.errors import InfeasibleError, LimitError, TooSlowError
 from sipml_core.experiment.reading import read_experiment
+from sipml_core.model.progress import Progress
 from sipml_core.report.resultfiles import write_result
 
 INTERCONNECTS = ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"]
@@ -65,7 +68,7 @@ def test_each_account_of_a_result_is_that_of_the_timeline(registry):
     experiment = read_experiment(tables(topologies=["sip-ring"], bandwidth_gbps=75), registry)
     (job,), (interconnect,) = experiment.jobs, experiment.interconnects
     (case,) = run_experiment(experiment).cases
-    forms = Compiler(experiment=experiment).prepare(job, interconnect, job.plan(8))
+    forms = compile_case(Case.of(experiment, job, interconnect, job.plan(8)), Reuse())
     (form,) = [form for form in forms if form.plan.exchange == case.exchange]
     timeline = simulate(form.tasks, form.network, driver=form.circuits)
     names = ("compute_us", "exposed_us", "dark_us", "idle_us")
@@ -196,7 +199,7 @@ def test_progress_does_not_go_back(registry, monkeypatch):
     experiment = tables(topologies=["sip-ring"], gpus=64, mp=4, dp=16, global_batch=64)
     run_experiment(
         read_experiment(experiment, registry),
-        progress=lambda case, fraction: told.append(fraction),
+        progress=Progress(watch=lambda case, fraction: told.append(fraction)),
     )
     assert told == sorted(told)
     assert 0.5 < told[-1] <= 1
@@ -242,7 +245,7 @@ def test_circuits_do_not_depend_on_the_last_digit_of_a_demand(registry):
     (job,), (interconnect,) = experiment.jobs, experiment.interconnects
     ends = []
     for kernel in ("c", "reference"):
-        (form,) = Compiler(experiment=experiment).prepare(job, interconnect, job.plan(10))
+        (form,) = compile_case(Case.of(experiment, job, interconnect, job.plan(10)), Reuse())
         run_ = simulate(form.tasks, form.network, driver=form.circuits, queue="source", kernel=kernel)
         ends.append(run_.end_us)
     np.testing.assert_allclose(ends[0], ends[1], rtol=1e-9)
@@ -268,7 +271,7 @@ def test_a_wall_clock_limit_stops_the_run(registry):
 def test_a_simulated_time_limit_stops_the_run(registry):
     experiment = tables(topologies=["elect-flat"])
     experiment["engine"] = {"max_time_us": 5}
-    with pytest.raises(LimitError, match="simulated-time limit of 5 us"):
+    with pytest.raises(TooSlowError, match="simulated-time limit of 5 us"):
         run(registry, experiment)
 
 

@@ -157,14 +157,14 @@ def test_the_content_of_a_named_file_is_part_of_the_question(registry, tmp_path)
 
 def test_an_infeasible_simulation_is_replaced_by_the_next(registry, monkeypatch):
     """The estimate liked it, the simulation refuses it: the next one of the ranking is simulated."""
-    simulate = work.simulate_candidate
+    simulate = work.simulate_variants
 
-    def refuse_mp_2(compiler, candidate, interconnect, clock):
-        if candidate.mp == 2:
+    def refuse_mp_2(case, reuse, clock):
+        if case.plan.mp == 2:
             raise InfeasibleError("no circuit for a pair")
-        return simulate(compiler, candidate, interconnect, clock)
+        return simulate(case, reuse, clock)
 
-    monkeypatch.setattr(work, "simulate_candidate", refuse_mp_2)
+    monkeypatch.setattr(work, "simulate_variants", refuse_mp_2)
     rows = found(registry, top=4).rows
     assert [row.status for row in rows] == ["simulated", "infeasible", "simulated", "simulated"]
     assert rows[1].reason == "no circuit for a pair"

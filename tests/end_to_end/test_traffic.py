@@ -3,7 +3,9 @@
 import numpy as np
 import pytest
 
-from sipml_core.cases.compiler import Compiler
+from sipml_core.cases.case import Case
+from sipml_core.cases.compilation import compile_case
+from sipml_core.cases.reuse import Reuse
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.model.opgraph import Role
 
@@ -25,7 +27,7 @@ def compiled(registry, workload, *, mp, dp, layout, global_batch, tau_us):
     }  # fmt: skip
     experiment = read_experiment(tables, registry)
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
-    return Compiler(experiment=experiment).prepare(job, interconnect, job.plan(mp * dp))[0]
+    return compile_case(Case.of(experiment, job, interconnect, job.plan(mp * dp)), Reuse())[0]
 
 
 def slices(op, operand, shape, dim, parts, part):
@@ -43,7 +45,7 @@ def slices(op, operand, shape, dim, parts, part):
 
 def bytes_by_element(case, dp):
     """2 (n l - 1) bytes per byte of each element that n devices of a group make or update."""
-    placement = case.placement
+    placement = case.variant.placement
     balanced, graph = placement.graph, placement.graph.graph
     holders = {}
     for index, op in enumerate(graph.ops):
@@ -103,7 +105,7 @@ def test_a_tensor_parallel_layer_sends_four_all_reduces(registry, mp):
             global_batch=batch * dp,
             tau_us=0.001,
         )
-        element_bytes = case.placement.graph.graph.tensor["embedding.y"].element_bytes
+        element_bytes = case.variant.placement.graph.graph.tensor["embedding.y"].element_bytes
         sent.append(case.traffic.activations)
     size_bytes = batch * sequence * hidden * element_bytes
     assert sent[1] - sent[0] == dp * 4 * 2 * (mp - 1) * size_bytes
@@ -116,7 +118,7 @@ def test_a_tied_embedding_is_synchronised_among_its_holders(registry):
     mp, dp = 8, 2
     gpt = {"name": "gpt", "layers": 2, "hidden": 64, "heads": 4, "sequence": 16, "vocabulary": 128}
     case = compiled(registry, gpt, mp=mp, dp=dp, layout="tensor", global_batch=8 * dp, tau_us=0.01)
-    graph = case.placement.graph.graph
+    graph = case.variant.placement.graph.graph
     tied = graph.tensor["embedding.weight"].size_bytes
     once = sum(t.size_bytes for t in graph.tensors if t.role == "parameter" and len(t.shape) > 1) - tied
     on_all = graph.parameter_bytes - tied - once

@@ -299,7 +299,15 @@ def test_bad_ring_parameters_are_refused_by_name(name, bad):
         ({"rings": 10, "rings_per_port": 4}, "rings_per_port must divide the number of rings, 10, got 4"),
         ({"rings": 8, "step_us": 0.0}, "step_us must be finite and above 0, got 0"),
         ({"rings": 8, "grid": "cw-wdm-9nm-8x201"}, "did you mean 'cw-wdm-9nm-8x200'"),
-        ({"rings": 8, "grid": "cw-wdm-18nm-16x200"}, "fsr_ghz must be at least 3200"),
+        (
+            {"rings": 8, "grid": "cw-wdm-18nm-16x200", "design": RingDesign()},
+            "fsr_ghz must be at least 3200",
+        ),
+        ({"rings": 8, "design": "19nm"}, "design must be one of 9nm, 18nm, 36nm, got '19nm'; did you mean"),
+        (
+            {"rings": 8, "grid": WdmGrid(name="wide", lines=8, spacing_ghz=1000.0)},
+            "no ring design holds wide: its 8 lines span 8000 GHz",
+        ),
         ({"rings": 8, "seed": -1}, "seed must be a whole number of at least 0"),
         ({"rings": 8, "kernel": "fortran"}, "kernel must be one of c, numpy"),
         ({"rings": 8, "design": RingDesign(tau_us=[1.0, 2.0])}, "RingDesign.tau_us must be one number or 8"),

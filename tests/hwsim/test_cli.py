@@ -51,6 +51,46 @@ def test_spectrum_prints_the_port():
     assert "200 Gbps in words" in result.output
 
 
+@pytest.mark.parametrize(
+    ("grid", "lines", "first_ghz", "gbps"),
+    [  # the lowest line lies (lines - 1) / 2 spacings below the centre; 25 Gbps for each
+        ("9nm-8x200", 8, -700, 200),
+        ("9nm-16x100", 16, -750, 400),
+        ("18nm-8x400", 8, -1400, 200),
+        ("18nm-16x200", 16, -1500, 400),
+        ("18nm-32x100", 32, -1550, 800),
+        ("36nm-8x800", 8, -2800, 200),
+        ("36nm-16x400", 16, -3000, 400),
+        ("36nm-32x200", 32, -3100, 800),
+    ],
+)
+def test_spectrum_of_every_grid_without_a_design(grid, lines, first_ghz, gbps):
+    """Every line of every grid of the MSA is up, on rings chosen by the grid."""
+    result = run("spectrum", "--grid", f"cw-wdm-{grid}")
+    assert result.exit_code == 0, result.output
+    rows = [line.split() for line in result.output.splitlines() if line.endswith(" UP")]
+    assert len(rows) == lines
+    assert [rows[0][1], rows[-1][1]] == [str(first_ghz), str(-first_ghz)]
+    assert f"{gbps} Gbps in words" in result.output
+    assert "all up" in result.output
+
+
+def test_settle_on_the_rings_of_a_grid():
+    """From end to end of 8 x 800 GHz, 7 x 800: 4 ln(5600 / 2.5) = 30.86 us; refused on other heaters."""
+    assert "= 30.86 us" in run("settle", "--hop-ghz", "5600", "--grid", "cw-wdm-36nm-8x800").output
+    assert "hop_ghz must be at most 2500 either way" in run("settle", "--hop-ghz", "5600").output
+    own = run("settle", "--hop-ghz", "5600", "--grid", "cw-wdm-36nm-8x800", "--heater-range-ghz", "6000")
+    assert "hop_ghz must be at most 5200 either way" in own.output  # 6000 less the bias of 800
+
+
+def test_a_design_by_name_is_the_radius_it_stands_for():
+    """3 um: c / (4.2 x 18.850 um) = 3787 GHz, by name or by radius."""
+    by_name = run("spectrum", "--design", "18nm").output
+    assert by_name == run("spectrum", "--radius-um", "3").output
+    assert "rings with FSR 3787 GHz" in by_name
+    assert by_name != run("spectrum").output
+
+
 @pytest.mark.parametrize("suffix", ["png", "svg", "pdf"])
 def test_figures_are_drawn(tmp_path, suffix):
     """Both commands write what they are asked to write, and the same bytes twice."""
@@ -80,7 +120,11 @@ def test_figures_are_drawn(tmp_path, suffix):
         (("settle", "--hop-ghz", "800", "--calibration-error", "0.02"), "'pi-lock' removes such an error"),
         (("settle", "--hop-ghz", "800", "--plot", "nowhere/x.png"), "plot must be in an existing folder"),
         (("settle", "--hop-ghz", "800", "--plot", "x.doc"), "plot must end in .png, .svg or .pdf"),
-        (("spectrum", "--grid", "cw-wdm-18nm-16x200"), "fsr_ghz must be at least 3200"),
+        (("spectrum", "--grid", "cw-wdm-18nm-16x200", "--radius-um", "5"), "fsr_ghz must be at least 3200"),
+        (("spectrum", "--grid", "cw-wdm-36nm-8x800", "--design", "18nm"), "fsr_ghz must be at least 6400"),
+        (("spectrum", "--design", "18nm", "--radius-um", "3"), "design and radius_um exclude each other"),
+        (("spectrum", "--design", "27nm"), "'27nm' is not one of '9nm', '18nm', '36nm'"),
+        (("spectrum", "--radius-um", "0"), "radius_um must be finite and above 0, got 0"),
         (
             ("spectrum", "--wavelengths", "9"),
             "wavelengths must be a whole number of at least 1 and at most 8",

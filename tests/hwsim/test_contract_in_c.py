@@ -1,4 +1,4 @@
-"""The C tests of the bank, built with sanitizers, and again under valgrind."""
+"""The C tests of the bank, built with sanitizers, and again under valgrind; and random calls."""
 
 import os
 import shutil
@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 HERE = Path(__file__).parent / "c"
+CSRC = Path(__file__).resolve().parents[2] / "hwsim" / "csrc"
 COMPILER = shutil.which(os.environ.get("CC", "cc"))
 
 
@@ -37,3 +38,12 @@ def test_laws_hold_under_valgrind(tmp_path):
     """No leak and no use of an unset value."""
     done = _make("valgrind", tmp_path)
     assert done.returncode == 0, done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("seed", ["1", "2"])
+def test_random_calls_break_nothing(run_sanitized, seed):
+    """Banks of random and of impossible parameters, 40 random calls each: what is refused changes nothing,
+    powers stay within the heaters' limits, drop + through <= 1, energy only grows, no sanitizer complains."""
+    done = run_sanitized(CSRC, HERE / "fuzz_bank.c", seed, "1500")
+    assert done.returncode == 0, done.stdout + done.stderr
+    assert "0 broken laws" in done.stdout

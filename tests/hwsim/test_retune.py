@@ -10,6 +10,7 @@ from hwsim import (
     LinkTiming,
     RetuneBench,
     State,
+    TeraPhy,
     hop_between_ghz,
     retune,
     retune_stages,
@@ -50,6 +51,28 @@ def test_stages_add_up_to_the_total():
     assert stages.cdr_us == pytest.approx(8.7)
     assert retune_time_us([200.0, -800.0], timing=timing) == pytest.approx(stages.total_us)
     assert stages.total_us == pytest.approx(12.7 + 4 * np.log([80.0, 320.0]), abs=0.11)
+
+
+def test_words_pass_once_they_are_aligned():
+    """0.5 us after the channel is up unless told otherwise, in whole steps; for a ring that stays nothing."""
+    stages = retune_stages([400.0, 0.0])
+    assert stages.align_us == pytest.approx([0.5, 0.0])
+    # 4 ln 160 = 20.301 takes 20.4 us in steps of 0.1 us: 1 + 20.4 + 2 + 1 us until bits pass, + 0.5 us.
+    assert stages.words_us == pytest.approx([24.9, 0.0])
+    assert stages.words_us - stages.total_us == pytest.approx(stages.align_us)
+    other = retune_stages(-400.0, timing=LinkTiming(align_us=1.25), step_us=0.5)
+    assert float(other.align_us) == 1.5
+    assert float(retune_trace(400.0).stages.words_us) == pytest.approx(24.9)
+
+
+def test_a_port_aligns_for_as_long_as_a_retune_says():
+    """From the last receiver that comes up to the first word of its macro."""
+    port = TeraPhy(macros=1, step_us=0.1)
+    port.tune()
+    port.advance(40.0)
+    up_us = max(event.time_us for event in port.log if event.what == "CDR -> UP")
+    (aligned,) = port.log.at("rx 0")
+    assert aligned.time_us - up_us == pytest.approx(float(retune_stages(100.0).align_us))
 
 
 def test_a_ring_that_stays_costs_nothing():

@@ -6,11 +6,19 @@ a table or a file shows the field it says.
 
 import attrs
 
-from sipml_core.fields.checks import at_least
+from sipml_core.fields.checks import at_least, between
 from sipml_core.fields.options import option
 from sipml_core.model.results import CaseResult
 from sipml_core.plugin.hookspecs import hookimpl
-from sipml_core.plugin.interfaces import Convergence, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin.interfaces import (
+    Convergence,
+    Estimator,
+    GpuModel,
+    Placer,
+    Scheduler,
+    Topology,
+    Workload,
+)
 from sipml_core.plugin.registry import Source, collect
 from sipml_core.reproduce.numbers import Number
 from sipml_core.search.searchresult import SearchRow
@@ -81,6 +89,18 @@ class Greedy(Scheduler):
         raise NotImplementedError
 
 
+class Window(Estimator):
+    name = "window"
+    summary = "an estimator"
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        share: float = option(1.0, doc="share", validator=between(0, 1))
+
+    def start(self, network, tasks):
+        raise NotImplementedError
+
+
 class Fakes:
     """A plugin module."""
 
@@ -103,6 +123,10 @@ class Fakes:
     @hookimpl
     def sipml_schedulers(self):
         return [Greedy]
+
+    @hookimpl
+    def sipml_estimators(self):
+        return [Window]
 
 
 def fake_registry():

@@ -18,7 +18,11 @@ typedef struct {
 
 typedef struct {
     int32_t *load[DIRECTIONS]; /* [n + 1] */
-    int32_t *cover, *moved;    /* [n], [rows] */
+    int32_t *need;             /* [rows] */
+    int32_t *moved;            /* [rows] units that leave their direction */
+    int32_t *movable, *from;   /* [rows], [n + 1] rows with units that may leave, by (start, -hops), and each start's */
+    int32_t *next, *span;      /* [n] first of those with units left to move, and its hops; 0: none */
+    int32_t *change;           /* [n + 1] of what chosen arcs cover, from one segment to the next */
     arc_t *arc[DIRECTIONS];    /* [arcs] */
     int32_t arcs[DIRECTIONS];
 } work_t;
@@ -71,20 +75,37 @@ static int over(const net_t *net, const work_t *w, int d)
     return 0;
 }
 
-/* The row over segment s, in direction a, that still has units to move and reaches furthest; -1: none. */
-static int32_t furthest(const net_t *net, const work_t *w, int a, int32_t s)
+/* Rows of direction a whose units may take the other one. */
+static void find_movable(const net_t *net, work_t *w, int a)
 {
-    int32_t best = -1, best_left = 0;
-    for (int32_t back = 0; back < net->reach; back++) {
-        int32_t u = s - back < 0 ? s - back + net->n : s - back;
+    int32_t many = 0;
+    for (int32_t u = 0; u < net->n; u++) {
+        w->from[u] = many;
         for (int32_t k = net->from[a][u]; k < net->from[a][u + 1]; k++) {
-            int32_t row = net->by_start[a][k], left = net->row[row].hops[a] - back;
-            if (left <= best_left) break; /* sorted by falling length */
-            if (net->row[row].hops[!a] == 0 || w->moved[row] >= net->row[row].count[a]) continue;
-            best = row;
-            best_left = left;
-            break;
+            const row_t *r = &net->row[net->by_start[a][k]];
+            if (r->hops[!a] > 0 && r->count[a] > 0) w->movable[many++] = net->by_start[a][k];
         }
+    }
+    w->from[net->n] = many;
+}
+
+static void offer(const net_t *net, work_t *w, int a, int32_t start, int32_t next)
+{
+    w->next[start] = next;
+    w->span[start] = next < w->from[start + 1] ? net->row[w->movable[next]].hops[a] : 0;
+}
+
+/* The start whose next movable row covers segment s and reaches furthest, the nearest of equals; -1: none. */
+static int32_t furthest(const net_t *net, const work_t *w, int32_t s, int32_t *left)
+{
+    int32_t best = -1, u = s;
+    *left = 0;
+    for (int32_t back = 0; back < net->reach; back++) {
+        if (w->span[u] - back > *left) {
+            best = u;
+            *left = w->span[u] - back;
+        }
+        u = u == 0 ? net->n - 1 : u - 1;
     }
     return best;
 }
@@ -93,37 +114,60 @@ static int32_t furthest(const net_t *net, const work_t *w, int a, int32_t s)
  * w->moved says which. -1: cannot be covered. */
 static int32_t cover(const net_t *net, work_t *w, int a, int32_t first, int32_t moved)
 {
-    int32_t n = net->n, sum = 0, wa = net->ring->wavelengths[a], wb = net->ring->wavelengths[!a];
-    memset(w->cover, 0, sizeof(int32_t) * (size_t)n);
+    int32_t n = net->n, sum = 0, covered = 0, wa = net->ring->wavelengths[a], wb = net->ring->wavelengths[!a];
+    memset(w->change, 0, sizeof(int32_t) * ((size_t)n + 1));
     memset(w->moved, 0, sizeof(int32_t) * (size_t)net->rows);
-    for (int32_t k = 0; k < n; k++) {
-        int32_t s = (first + k) % n, must = w->load[a][s] - wa;
+    for (int32_t u = 0; u < n; u++) offer(net, w, a, u, w->from[u]);
+    for (int32_t k = 0, s = first; k < n; k++, s = s + 1 == n ? 0 : s + 1) {
+        int32_t must = w->load[a][s] - wa;
         if (moved + w->load[!a][s] - wb > must) must = moved + w->load[!a][s] - wb;
-        while (w->cover[s] < must) {
-            int32_t row = furthest(net, w, a, s);
-            if (row < 0) return -1;
-            const row_t *r = &net->row[row];
-            int32_t x = must - w->cover[s], most = r->count[a] - w->moved[row];
+        covered += w->change[k];
+        while (covered < must) {
+            int32_t left, start = furthest(net, w, s, &left);
+            if (start < 0) return -1;
+            int32_t row = w->movable[w->next[start]], back = s >= start ? s - start : s - start + n;
+            int32_t x = must - covered, most = net->row[row].count[a] - w->moved[row];
             if (x > most) x = most;
             w->moved[row] += x;
             sum += x;
-            for (int32_t h = 0, u = r->start[a]; h < r->hops[a]; h++) {
-                w->cover[u] += x;
-                if (++u == n) u = 0;
-            }
+            covered += x;
+            if (k + left < n) w->change[k + left] -= x;
+            if (back > k) w->change[n + k - back] += x; /* it begins before `first`: the last segments are its too */
+            if (x == most) offer(net, w, a, start, w->next[start] + 1);
         }
     }
     return sum;
+}
+
+/* The most units that can move from direction a. A segment of the other direction takes them all but those that covered
+ * it, at most what it has left; over all segments, a unit of h segments takes n - h. The longest take least. */
+static int64_t most_moved(const net_t *net, work_t *w, int a)
+{
+    int32_t n = net->n, *units = w->change; /* [n] by number of segments */
+    int64_t left = (int64_t)n * net->ring->wavelengths[!a], most = 0;
+    for (int32_t s = 0; s < n; s++) left -= w->load[!a][s];
+    memset(units, 0, sizeof(int32_t) * (size_t)n);
+    for (int32_t k = 0; k < w->from[n]; k++) {
+        const row_t *r = &net->row[w->movable[k]];
+        units[r->hops[a]] += r->count[a];
+    }
+    for (int32_t h = n - 1; h > 0 && left > 0; h--) {
+        int64_t x = left / (n - h) < units[h] ? left / (n - h) : units[h];
+        most += x;
+        left -= x * (n - h);
+    }
+    return most;
 }
 
 /* Moves units from direction a to the other until no segment is overloaded; 0 if no way was found. */
 static int reroute(net_t *net, work_t *w, int a)
 {
     int32_t n = net->n, tries = n <= 16 ? n : 4;
-    int32_t most = net->ring->wavelengths[CW] + net->ring->wavelengths[CCW];
+    find_movable(net, w, a);
+    int64_t limit = most_moved(net, w, a);
     for (int32_t k = 0; k < tries; k++) {
         int32_t first = (int32_t)((int64_t)k * n / tries), moved = 0, sum;
-        while ((sum = cover(net, w, a, first, moved)) > moved && sum <= n * most) moved = sum;
+        while ((sum = cover(net, w, a, first, moved)) > moved && sum <= limit) moved = sum;
         if (sum < 0 || sum > moved) continue;
         for (int32_t row = 0; row < net->rows; row++) {
             net->row[row].count[a] -= w->moved[row];
@@ -177,13 +221,13 @@ static int feasible(net_t *net, work_t *w, double t)
 {
     for (int32_t k = 0; k < net->rows; k++) {
         row_t *r = &net->row[k];
-        r->need = r->served ? need_of(t, r->demand) : 0;
+        w->need[k] = r->need = r->served ? need_of(t, r->demand) : 0;
     }
     spread(net, -1);
     loads(net, w);
     int clockwise = over(net, w, CW), counter = over(net, w, CCW);
     if (!clockwise && !counter) return 1;
-    if (net->flexible == 0) return 0;
+    if (net->flexible == 0 || !net_may_fit(net, w->need)) return 0;
     if (clockwise != counter && reroute(net, w, clockwise ? CW : CCW)) return 1;
     for (int a = 0; a < DIRECTIONS; a++) {
         spread(net, a);
@@ -254,12 +298,17 @@ int net_allocate(net_t *net, double *throughput)
     double high = upper(net);
     int status = SIPRING_EMEMORY;
     *throughput = 0;
-    w.load[CW] = malloc(sizeof(int32_t) * (3 * n + rows));
+    w.load[CW] = malloc(sizeof(int32_t) * (6 * n + 3 * rows));
     w.arc[CW] = malloc(sizeof(arc_t) * rows);
     if (!w.load[CW] || !w.arc[CW] || high < 0) goto done;
     w.load[CCW] = w.load[CW] + n;
-    w.cover = w.load[CCW] + n;
-    w.moved = w.cover + n;
+    w.from = w.load[CCW] + n;
+    w.next = w.from + n;
+    w.span = w.next + n;
+    w.change = w.span + n;
+    w.moved = w.change + n;
+    w.movable = w.moved + rows;
+    w.need = w.movable + rows;
     w.arcs[CW] = gather(net, CW, w.arc[CW]);
     w.arc[CCW] = w.arc[CW] + w.arcs[CW];
     w.arcs[CCW] = gather(net, CCW, w.arc[CCW]);

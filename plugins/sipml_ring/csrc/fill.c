@@ -207,13 +207,13 @@ int net_admit(net_t *net)
 int net_climb(net_t *net, double ceiling)
 {
     int64_t steps = 200 + 4000000 / (net->rows + 1);
-    int status = net_rank(net);
+    int status = rank_open(&net->rank, net->row, net->rows) ? SIPRING_EMEMORY : SIPRING_OK;
     for (; status == SIPRING_OK && steps > 0; steps--) {
-        int32_t worst = net_lowest(net);
+        int32_t worst = rank_lowest(&net->rank);
         double low = worst < 0 ? ceiling : ratio(&net->row[worst]);
         if (low >= ceiling * (1 - 1e-9) || !net_lift(net, worst, low * (1 + 1e-9))) break;
     }
-    net_unrank(net);
+    rank_close(&net->rank);
     return status;
 }
 

@@ -60,6 +60,7 @@ static int merge(net_t *net, const sipring_demand *demand, const sipring_circuit
             if (!(demand->demand[p] > 0) || demand->demand[p] - demand->demand[p] != 0) return SIPRING_EPAIRS;
             r->demand = demand->demand[p];
             r->waited = demand->waited ? demand->waited[p] : 0;
+            if (r->waited < 0) return SIPRING_EPAIRS;
             net->flexible += r->hops[CW] > 0 && r->hops[CCW] > 0;
             r->served = 1;
             r->asked = (int32_t)p++;
@@ -251,14 +252,14 @@ void net_take(net_t *net, int32_t row, int d, int32_t index)
 {
     flip(net, row, d, index);
     net->row[row].count[d]++;
-    if (net->rank) net_rerank(net, row);
+    if (net->rank.node) rank_update(&net->rank, row);
 }
 
 void net_drop(net_t *net, int32_t row, int d, int32_t index)
 {
     flip(net, row, d, index);
     net->row[row].count[d]--;
-    if (net->rank) net_rerank(net, row);
+    if (net->rank.node) rank_update(&net->rank, row);
 }
 
 void net_shift(net_t *net, int32_t row, int d, int32_t by)
@@ -269,7 +270,7 @@ void net_shift(net_t *net, int32_t row, int d, int32_t by)
         if (++s == net->n) s = 0;
     }
     r->count[d] += by;
-    if (net->rank) net_rerank(net, row);
+    if (net->rank.node) rank_update(&net->rank, row);
 }
 
 int net_add(net_t *net, int32_t row, int d)

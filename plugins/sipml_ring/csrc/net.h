@@ -5,21 +5,7 @@
 #include <stddef.h>
 
 #include "ring.h"
-
-enum { CW = 0, CCW = 1, DIRECTIONS = 2 };
-
-/* One ordered pair. Direction d covers `hops[d]` segments from `start[d]` on; hops 0: the direction is not allowed. */
-typedef struct {
-    double demand;
-    int32_t src, dst;
-    int32_t asked; /* row of the demand, or -1: only the previous plan has this pair */
-    int32_t start[DIRECTIONS], hops[DIRECTIONS];
-    int32_t count[DIRECTIONS];
-    int32_t need; /* circuits that the minimum requires of this pair */
-    int32_t waited;
-    uint8_t first; /* its shorter allowed direction */
-    uint8_t served; /* counts for the minimum */
-} row_t;
+#include "row.h"
 
 typedef struct {
     const sipring_ring *ring;
@@ -33,15 +19,13 @@ typedef struct {
     uint64_t *held, *before;         /* [rows][2][words] indices now, and in the previous plan */
     int32_t *by_start[DIRECTIONS];   /* rows that may use the direction, by (start, -hops) */
     int32_t *from[DIRECTIONS];       /* [n + 1] where each start begins in by_start */
-    int32_t *rank, ranks;            /* [2 ranks] see rank.c; NULL: not kept */
+    rank_t rank;                     /* kept by net_climb alone */
 } net_t;
 
 /* Position of the lowest set bit of a mask that is not 0 (gcc and clang). */
 static inline int32_t lowest_bit(uint64_t bits) { return __builtin_ctzll(bits); }
 static inline int32_t count_bits(uint64_t bits) { return __builtin_popcountll(bits); }
 static inline int32_t hops_to(int32_t n, int32_t a, int32_t b) { return b >= a ? b - a : b - a + n; }
-static inline int32_t total(const row_t *r) { return r->count[CW] + r->count[CCW]; }
-static inline double ratio(const row_t *r) { return total(r) / r->demand; }
 static inline uint64_t *mask_of(const net_t *net, uint64_t *masks, int32_t row, int d)
 {
     return masks + ((size_t)row * DIRECTIONS + (size_t)d) * (size_t)net->words;
@@ -65,14 +49,11 @@ double net_minimum(const net_t *net); /* over served rows */
 /* allocate.c: how many circuits each pair gets, whatever their wavelengths */
 int net_allocate(net_t *net, double *throughput); /* sets need and count; *throughput 0: not all pairs can be served */
 
+/* cut.c: 0 only if no distribution gives every row `need` [rows] circuits; some that do not fit pass, too */
+int net_may_fit(const net_t *net, const int32_t *need);
+
 /* colour.c: indices for the rows' counts; those without one are taken off the counts. Returns a status. */
 int net_colour(net_t *net);
-
-/* rank.c: while it is kept, every circuit that comes or goes is ranked again */
-int net_rank(net_t *net);
-void net_rerank(net_t *net, int32_t row);
-int32_t net_lowest(const net_t *net); /* the served row with the lowest ratio, the first of equals; -1: none */
-void net_unrank(net_t *net);
 
 /* fill.c */
 int net_admit(net_t *net);                        /* who is served when not all can be: one circuit each */

@@ -128,28 +128,47 @@ static void shuffle(int32_t *order, int32_t many, uint32_t *state)
     }
 }
 
+/* The fewest circuits of every served row [rows] that reach the goal. */
+static void needs(const net_t *net, double goal, int32_t *need)
+{
+    for (int32_t k = 0; k < net->rows; k++) {
+        const row_t *r = &net->row[k];
+        need[k] = r->served ? (int32_t)(goal * r->demand) : 0;
+        while (r->served && need[k] / r->demand < goal) need[k]++;
+    }
+}
+
 /* On small rings, where one circuit is a large part of the minimum: place what a minimum just above the best needs,
  * pair by pair in several orders, now and then in the longer direction first, and climb from there. */
 static int retry(net_t *net, double ceiling, snapshot_t *best)
 {
     int64_t w = net->ring->wavelengths[CW] + net->ring->wavelengths[CCW], images = net->ring->gpus / net->n;
     int64_t rounds = SMALL / (1 + images * net->rows * w);
-    int32_t *order = malloc(sizeof(int32_t) * ((size_t)net->rows + 1));
+    int32_t *order = malloc(sizeof(int32_t) * 2 * ((size_t)net->rows + 1));
+    int32_t *need = order ? order + net->rows : NULL;
+    double asked = 0;
     uint32_t state = 1;
     int status = SIPRING_OK;
     if (!order) return SIPRING_EMEMORY;
     for (; rounds > 0 && best->minimum > 0 && best->minimum < ceiling * NEARLY; rounds--) {
         double goal = best->minimum * (1 + 1e-9);
+        if (goal > asked) {
+            needs(net, goal, need);
+            if (!net_may_fit(net, need)) break;
+            asked = goal;
+        }
+        int lost = 0; /* a pair below the goal stays there: nobody else adds to it */
         net_clear(net);
         shuffle(order, net->rows, &state);
         for (int32_t k = 0; k < net->rows; k++) {
             row_t *r = &net->row[order[k]];
             int longer = draw(&state, 4) == 0;
-            while (r->served && ratio(r) < goal &&
+            while (!lost && r->served && ratio(r) < goal &&
                    ((longer && net_add(net, order[k], !r->first)) || net_lift(net, order[k], goal)))
                 ;
+            lost = lost || (r->served && ratio(r) < goal);
         }
-        if (net_minimum(net) < goal) continue;
+        if (lost || net_minimum(net) < goal) continue;
         if ((status = net_climb(net, ceiling)) != SIPRING_OK) break;
         save(net, best);
     }

@@ -1,42 +1,41 @@
-/* The served row with the lowest ratio, kept while circuits come and go: a tree whose leaves are the rows and whose
- * inner nodes name the lower of their two children, the left one of equals. */
 #include <stdlib.h>
 
-#include "net.h"
+#include "row.h"
 
-static int32_t lower(const net_t *net, int32_t left, int32_t right)
+static int32_t lower(const rank_t *rank, int32_t left, int32_t right)
 {
     if (right < 0) return left;
-    return left >= 0 && ratio(&net->row[left]) <= ratio(&net->row[right]) ? left : right;
+    return left >= 0 && ratio(&rank->row[left]) <= ratio(&rank->row[right]) ? left : right;
 }
 
-int net_rank(net_t *net)
+int rank_open(rank_t *rank, const row_t *row, int32_t rows)
 {
-    int32_t size = 1;
-    while (size < net->rows) size *= 2;
-    int32_t *rank = malloc(sizeof *rank * 2 * (size_t)size);
-    if (!rank) return SIPRING_EMEMORY;
-    for (int32_t k = 0; k < size; k++) rank[size + k] = k < net->rows && net->row[k].served ? k : -1;
-    for (int32_t i = size - 1; i > 0; i--) rank[i] = lower(net, rank[2 * i], rank[2 * i + 1]);
-    net->rank = rank;
-    net->ranks = size;
-    return SIPRING_OK;
+    int32_t leaves = 1, *node;
+    while (leaves < rows) leaves *= 2;
+    node = malloc(sizeof *node * 2 * (size_t)leaves);
+    if (!node) return -1;
+    rank->row = row;
+    rank->node = node;
+    rank->leaves = leaves;
+    for (int32_t k = 0; k < leaves; k++) node[leaves + k] = k < rows && row[k].served ? k : -1;
+    for (int32_t i = leaves - 1; i > 0; i--) node[i] = lower(rank, node[2 * i], node[2 * i + 1]);
+    return 0;
 }
 
-void net_rerank(net_t *net, int32_t row)
+void rank_update(rank_t *rank, int32_t row)
 {
-    int32_t *rank = net->rank;
-    for (int32_t i = (net->ranks + row) / 2; i > 0; i /= 2) {
-        int32_t winner = lower(net, rank[2 * i], rank[2 * i + 1]);
-        if (winner == rank[i] && winner != row) return;
-        rank[i] = winner;
+    int32_t *node = rank->node;
+    for (int32_t i = (rank->leaves + row) / 2; i > 0; i /= 2) {
+        int32_t winner = lower(rank, node[2 * i], node[2 * i + 1]);
+        if (winner == node[i] && winner != row) return;
+        node[i] = winner;
     }
 }
 
-int32_t net_lowest(const net_t *net) { return net->rank[1]; }
+int32_t rank_lowest(const rank_t *rank) { return rank->node[1]; }
 
-void net_unrank(net_t *net)
+void rank_close(rank_t *rank)
 {
-    free(net->rank);
-    net->rank = NULL;
+    free(rank->node);
+    rank->node = NULL;
 }

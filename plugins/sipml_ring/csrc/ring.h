@@ -20,7 +20,7 @@ enum {
     SIPRING_OK = 0,
     SIPRING_EMEMORY = -1,   /* out of memory */
     SIPRING_ERING = -2,     /* size, period, reach or number of wavelengths out of range */
-    SIPRING_EPAIRS = -3,    /* pairs not ascending, out of range, or a demand not positive; see `bad` */
+    SIPRING_EPAIRS = -3,    /* pairs not ascending, out of range, a demand not positive, or a wait negative; see `bad` */
     SIPRING_EREACH = -4,    /* a pair out of reach in both directions; see `bad` */
     SIPRING_ECIRCUITS = -5, /* a circuit names no such pair, direction or index; see `bad` */
     SIPRING_ECONFLICT = -6  /* two circuits share an index on a segment; see `bad` */

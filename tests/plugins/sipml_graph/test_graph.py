@@ -1,5 +1,8 @@
 """A network from a file: edges in CSV or TOML."""
 
+import io
+
+import networkx as nx
 import numpy as np
 import pytest
 from sipml_graph import Graph
@@ -79,7 +82,7 @@ def test_directed_edges_are_one_way(tmp_path):
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
-        ("from,to,gbit\ngpu0,gpu1,3\n", "net.csv", r"net.csv: line 2: 'gbit' is not a known key"),
+        ("from,to,gbit\ngpu0,gpu1,3\n", "net.csv", r"net.csv: line 1: 'gbit' is not a known key"),
         ("from,to,gbps\ngpu0,gpu1\n", "net.csv", "net.csv: line 2 must have 3 values"),
         ("from,to,gbps\ngpu0,,3\n", "net.csv", "net.csv: line 2: 'to' is required"),
         (
@@ -104,14 +107,48 @@ def test_directed_edges_are_one_way(tmp_path):
         ),
         ("from,to\ngpu0,s\ngpu2,s\n", "net.csv", r"net.csv: 2 GPUs must be numbered 0..1, and none is 1"),
         ("from,to\ngpu0,s\ngpu1,t\n", "net.csv", "net.csv: the graph is disconnected"),
-        ("from,to\na,b\n", "net.csv", "net.csv: the graph has no GPU"),
-        ("", "net.csv", "net.csv: the graph has no GPU"),
+        ("from,to\na,b\n", "net.csv", r"net.csv: no node is a GPU: GPUs are called gpu0, gpu1, ...$"),
+        ("from,to\ns,GPU0\n", "net.csv", "GPUs are called gpu0, gpu1, ...; 'GPU0' must be written 'gpu0'"),
+        ("from,to,to\ngpu0,s,gpu1\n", "net.csv", "net.csv: line 1: the column 'to' is there twice"),
+        ("\nfrom\ngpu0\n", "net.csv", "net.csv: line 2: 'to' is required"),
+        (
+            "from,to,gbps\ngpu0,s,100 gb/s\n",
+            "net.csv",
+            'gbps must say what .* write "100 Gb/s" or "100 GB/s"',
+        ),
+        ("from,to\n" + "g" * 140_000 + ",s\n", "net.csv", "net.csv: line 2: field larger than field limit"),
+        ("", "net.csv", "net.csv is empty; its first line must name the columns: from,to,gbps,latency_us"),
         ("from,to\ngpu0,gpu1\n", "net.csv", r"net.csv joins 2 GPUs, but cluster.gpus is 3"),
         ("edges = 3", "net.toml", "net.toml: 'edges' is not a known key; did you mean 'edge'"),
         ("edge = 3", "net.toml", "net.toml: edge must be a list of tables"),
         ("edge = [{ to = 'gpu0' }]", "net.toml", r"net.toml: edge\[0\]: 'from' is required"),
         ("edge", "net.toml", "net.toml is not TOML"),
-        ("", "net.txt", r"file must end in .csv or .toml"),
+        (
+            "edge = [{ from = 'gpu0', to = ['s'] }]",
+            "net.toml",
+            r"edge\[0\]: to must be text in quotes, got \['s'\]",
+        ),
+        (
+            "edge = [{ from = true, to = 'gpu0' }]",
+            "net.toml",
+            r"edge\[0\]: from must be text in quotes, got True",
+        ),
+        ("node = [{ name = 3 }]\nedge = []", "net.toml", r"node\[0\]: name must be text in quotes, got 3"),
+        (
+            "node = [{ name = 'a', gpu = 0 }, { name = 'a', gpu = 1 }]\nedge = []",
+            "net.toml",
+            r"node\[1\]: the node 'a' has been named before",
+        ),
+        (
+            "edge = " + "[" * 5000 + "]" * 5000,
+            "net.toml",
+            "net.toml is not TOML: it is nested more than 20 deep",
+        ),
+        ("node = [{ name = 'a', gpu = " + "1" * 5001 + " }]", "net.toml", "more than 4300 digits"),
+        ("<graphml><graph", "net.graphml", "net.graphml is not GraphML: "),
+        ("not xml", "net.graphml", "net.graphml is not GraphML: "),
+        ("", "net.graphml", "net.graphml is not GraphML: "),
+        ("", "net.txt", r"file must end in .csv, .toml, .graphml"),
     ],
 )
 def test_a_bad_file_is_refused_and_the_place_named(tmp_path, text, name, message):
@@ -131,3 +168,41 @@ def test_a_byte_order_mark_is_no_part_of_the_first_column(tmp_path, text, name):
         ("gpu1->leaf", 200.0),
         ("leaf->gpu2", 100.0),
     ]
+
+
+def graphml(graph):
+    file = io.BytesIO()
+    nx.write_graphml(graph, file)
+    return file.getvalue().decode()
+
+
+def test_graphml_is_read_with_its_types(tmp_path):
+    """400 Gbps from alice to the switch as a number, 0.4 Tbps to bob as text; a note is not looked at."""
+    graph = nx.Graph()
+    graph.add_node("bob", gpu=1, colour="red")
+    graph.add_node("alice", gpu=0)
+    graph.add_edge("alice", "switch", gbps=400, latency_us=0.5)
+    graph.add_edge("switch", "bob", gbps="0.4 Tbps", note="new")
+    net = fabric(tmp_path, graphml(graph), "net.GraphML", gpus=2, gbps=500)
+    assert crossed(net, 0, 1) == [("alice->switch", 400.0), ("switch->bob", 400.0)]
+    assert net.route(np.array([1]), np.array([0])).latency_us.tolist() == [0.5]
+
+
+def test_graphml_names_gpus_as_csv_does_and_says_itself_whether_edges_are_one_way(tmp_path):
+    graph = nx.DiGraph([("gpu0", "gpu1"), ("gpu1", "gpu2"), ("gpu2", "gpu0")])
+    net = fabric(tmp_path, graphml(graph), "net.graphml")
+    assert [name for name, _ in crossed(net, 0, 2)] == ["gpu0->gpu1", "gpu1->gpu2"]
+    with pytest.raises(
+        ConfigError, match=r"directed is true, but .*net\.graphml says that its edges are not"
+    ):
+        fabric(tmp_path, graphml(graph.to_undirected()), "net.graphml", directed=True)
+
+
+def test_endings_may_be_large(tmp_path):
+    assert crossed(fabric(tmp_path, CSV, "NET.CSV"), 1, 2) == crossed(fabric(tmp_path, CSV), 1, 2)
+
+
+def test_a_long_or_broken_name_stays_in_one_short_line(tmp_path):
+    with pytest.raises(ConfigError) as refusal:
+        fabric(tmp_path, f"from,to\n{'s' * 3000},{'s' * 3000}\n")
+    assert len(str(refusal.value)) < 300 + len(str(tmp_path))

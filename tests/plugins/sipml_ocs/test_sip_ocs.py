@@ -10,6 +10,7 @@ from sipml_ocs.plugin import OcsExact, OcsIlp, SipOcs
 
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError
+from sipml_core.estimators import ESTIMATORS
 from sipml_core.model.circuits import CircuitControl, CircuitPlan
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
@@ -18,10 +19,11 @@ from sipml_core.model.traffic import TrafficMatrix
 from sipml_core.plugin import hookspecs
 from sipml_core.plugin.interfaces import NoOptions
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
-from sipml_core.scheduling.estimators import ESTIMATORS
 
 #: Bytes that 100 Gbps carries in 1 us.
 B = 12_500.0
+
+FORECASTS = {made.name: made(made.Options()).start for made in ESTIMATORS}
 
 
 def fabric(gpus=4, gbps=100.0, **options):
@@ -39,7 +41,7 @@ def transfers(gpus, sizes):
         src=[i for i, _ in sizes],
         dst=[j for _, j in sizes],
         size_bytes=list(sizes.values()),
-        hops=np.ones(len(sizes)),
+        latency_steps=np.ones(len(sizes)),
         succ_start=np.zeros(len(sizes) + 1),
         successors=none,
         marks=none,
@@ -53,7 +55,7 @@ def run(fabric, tasks, *, estimator="window"):
     driver = ScheduledCircuits(
         control=fabric.circuits,
         scheduler=OcsExact(NoOptions()),
-        estimator=ESTIMATORS[estimator](network, tasks),
+        estimator=FORECASTS[estimator](network, tasks),
         network=network,
         total_bytes=job_bytes(network, tasks),
     )

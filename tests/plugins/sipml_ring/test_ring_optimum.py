@@ -22,14 +22,18 @@ def instance(seed, gpus, wavelengths):
 
 
 def fractions(seeds, wavelength, gpus, wavelengths):
-    """Minimum of ring-fast over the optimum, where that is proved and every pair is served."""
+    """Minimum of ring-fast over the optimum, where every pair is served.
+
+    The limit of 60 s for each programme is there to end a solver gone astray: the slowest takes 0.7 s.
+    """
     result = []
     for seed in seeds:
         traffic, ring = instance(seed, gpus, wavelengths)
         if traffic.pairs == 0:
             continue
-        best = plan(traffic, algorithm="ring-ilp", wavelength=wavelength, time_limit_s=1.0, **ring)
-        if best.proved and not len(best.unserved):
+        best = plan(traffic, algorithm="ring-ilp", wavelength=wavelength, **ring)
+        assert best.proved
+        if not len(best.unserved):
             fast = plan(traffic, wavelength=wavelength, **ring)
             result.append(fast.minimum_ratio / best.minimum_ratio)
     assert len(result) > 0.5 * len(seeds)

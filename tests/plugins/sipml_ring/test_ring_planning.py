@@ -6,7 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sipml_ring import RingCircuits, plan
-from sipml_ring.planning import plan_with
+from sipml_ring.ring_planning import plan_with
 
 from sipml_core.errors import ConfigError
 from sipml_core.model.traffic import TrafficMatrix

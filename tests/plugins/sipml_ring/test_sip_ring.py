@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from sipml_ring import RingCircuits, plan
+from sipml_ring import plan
+from sipml_ring.lightpaths import Lightpaths
 from sipml_ring.plugin import RingFast, SipRing
 from sipml_ring.retuning import Retuning
 
@@ -60,37 +61,34 @@ def test_hwsim_needs_wavelengths_that_stay():
 
 def circuits(gpus, *lit):
     """Circuits (src, dst, index), all clockwise."""
-    from sipml_ring.kernel import Circuits
-
     src, dst, index = (np.array(column, np.int32) for column in zip(*lit, strict=True))
     row = np.arange(len(lit), dtype=np.int32)
-    return Circuits(src=src, dst=dst, pair=row, direction=np.zeros(len(lit), np.int32), index=index)
+    return Lightpaths(src=src, dst=dst, pair=row, direction=np.zeros(len(lit), np.int32), index=index)
 
 
-RING = RingCircuits.of(8, 16, circuit_gbps=25.0, reach_hops=2)
+RING = {"gpus": 8, "segments": 8}
 
 
 def test_dark_time_is_that_of_the_rings_that_move():
     """Before: 0->1 on line 2. After: 0->1 on line 5, so both ends hop 3 channels (less heat: a hop down), and
-    4->5 is lit from rings parked half a channel away. What stays is not dark."""
+    4->5 is lit from rings parked half a channel away. What stays is not dark. Words wait 0.5 us more, until
+    they are aligned."""
     import hwsim
 
     rings = Retuning(tau_us=4.0, spacing_ghz=200.0)
     before = circuits(8, (0, 1, 2), (2, 3, 7))
     after = circuits(8, (0, 1, 5), (2, 3, 7), (4, 5, 0))
-    expected = [hwsim.retune_time_us(-600.0, tau_us=4.0), 0.0, hwsim.retune_time_us(100.0, tau_us=4.0)]
-    np.testing.assert_allclose(rings.circuit_times_us(RING, before, after), expected)
+    up = [hwsim.retune_time_us(hop, tau_us=4.0) for hop in (-600.0, 100.0)]
+    expected = [up[0] + 0.5, 0.0, up[1] + 0.5]
+    np.testing.assert_allclose(rings.circuit_times_us(before, after, **RING), expected)
 
 
 def test_a_receiver_that_changes_sender_locks_again():
     """Both rings stay: 0 sent line 1 to 1, and 5 sent line 1 to 6; now 0 sends it to 6. Neither ring
-    retunes, but control and clock recovery are paid."""
-    import hwsim
-
+    retunes, but control (1 us), clock recovery (1 us) and word alignment (0.5 us) are paid."""
     before, after = circuits(8, (0, 1, 1), (5, 6, 1)), circuits(8, (0, 6, 1))
-    stages = hwsim.retune_stages(np.array([100.0]), tau_us=4.0)
-    found = Retuning().circuit_times_us(RING, before, after)
-    np.testing.assert_allclose(found, stages.control_us + stages.cdr_us)
+    found = Retuning().circuit_times_us(before, after, **RING)
+    np.testing.assert_allclose(found, 2.5)
 
 
 def test_plans_take_their_dark_time_from_the_rings():

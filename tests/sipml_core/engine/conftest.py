@@ -41,10 +41,10 @@ class Job:
         size: float,
         *,
         after: Sequence[str] = (),
-        hops: float = 1.0,
+        latency_steps: float = 1.0,
         priority: int = 0,
     ) -> None:
-        self.sends.append((name, src, dst, size, hops, priority))
+        self.sends.append((name, src, dst, size, latency_steps, priority))
         self.edges += [(before, name) for before in after]
 
     def node(self, name: str) -> int:
@@ -63,7 +63,7 @@ class Job:
             src=[s[1] for s in self.sends],
             dst=[s[2] for s in self.sends],
             size_bytes=[s[3] for s in self.sends],
-            hops=[s[4] for s in self.sends],
+            latency_steps=[s[4] for s in self.sends],
             succ_start=np.cumsum([0, *map(len, after)]),
             successors=[successor for successors in after for successor in successors],
             marks=[number[name] for name in self.marks],
@@ -133,7 +133,9 @@ def random_job(
         else:
             src, dst = rng.choice(gpus, size=2, replace=False).tolist()
             size = 0.0 if rng.random() < 0.1 else float(rng.exponential(20_000.0))
-            job.send(name, src, dst, size, after=after, hops=float(rng.integers(1, 3)), priority=priority)
+            job.send(
+                name, src, dst, size, after=after, latency_steps=float(rng.integers(1, 3)), priority=priority
+            )
         names.append(name)
     graph = job.build()
     links = int(rng.integers(4, 16))

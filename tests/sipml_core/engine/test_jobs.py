@@ -96,7 +96,7 @@ def test_chain_ends_at_the_sum_of_its_parts(kit, kernel):
     for k in range(20):
         job.task(f"t{k}", k % 2, 3.0, after=[f"s{k - 1}"] if k else [])
         if k < 19:
-            job.send(f"s{k}", k % 2, (k + 1) % 2, 12_500.0, after=[f"t{k}"], hops=2.0)
+            job.send(f"s{k}", k % 2, (k + 1) % 2, 12_500.0, after=[f"t{k}"], latency_steps=2.0)
     tasks = job.build()
     timeline = simulate(tasks, kit.ports(tasks, 100.0, latency_us=0.25), kernel=kernel)
     assert timeline.total_us == pytest.approx(20 * 3 + 19 * 1.5)
@@ -105,7 +105,7 @@ def test_chain_ends_at_the_sum_of_its_parts(kit, kernel):
 def test_no_bytes_take_the_latency(kit, kernel):
     """A transfer of 0 bytes takes the latency, on a dark circuit too."""
     job = kit.job(2)
-    job.send("empty", 0, 1, 0.0, hops=3.0)
+    job.send("empty", 0, 1, 0.0, latency_steps=3.0)
     tasks = job.build()
     for network in (kit.ports(tasks, 100.0, latency_us=0.5), kit.wires(tasks, latency_us=0.5)):
         assert simulate(tasks, network, kernel=kernel).total_us == 1.5

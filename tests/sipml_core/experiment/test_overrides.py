@@ -43,3 +43,54 @@ def test_the_original_tables_stay():
 def test_an_assignment_that_cannot_be_made_is_refused(assignment):
     with pytest.raises(ConfigError, match="--set"):
         changed(assignment)
+
+
+OWN = {
+    "strategy": {"mp": 1},
+    "workload": [
+        {"name": "gpt", "strategy": {"mp": 2}},
+        {"name": "gpt", "label": "big", "search": {"top": 3}},
+        {"name": "resnet50"},
+    ],
+}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "names", "instead"),
+    [
+        ("strategy.mp=4", "'gpt'", "workload.strategy.mp=4"),
+        ("search.top=9", "'big'", "workload.search.top=9"),
+    ],
+)
+def test_a_default_that_workloads_have_for_themselves_is_refused(assignment, names, instead):
+    """It would change nothing there; the refusal names the key that would, and that key works."""
+    with pytest.raises(ConfigError) as refusal:
+        apply_overrides(OWN, [assignment])
+    assert f"changes nothing for {names}" in str(refusal.value)
+    assert f"--set {instead} changes it" in str(refusal.value)
+    section, key = instead.split("=")[0].split(".")[1:]
+    changed_everywhere = apply_overrides(OWN, [instead])["workload"]
+    assert {table[section][key] for table in changed_everywhere} == {int(instead[-1])}
+
+
+def test_a_default_that_no_workload_has_for_itself_is_set():
+    assert apply_overrides(OWN, ["strategy.dp=4"])["strategy"] == {"mp": 1, "dp": 4}
+
+
+@pytest.mark.parametrize(
+    ("assignment", "message"),
+    [
+        ("cluster.gpus=" + "1" * 5001, "cluster.gpus: an integer has more than 4300 digits"),
+        ("cluster.gpus=" + "[" * 5000 + "]" * 5000, "cluster.gpus: it is nested more than 20 deep"),
+        ("a" + ".a" * 5000 + "=1", "has 5001 keys"),
+        ("topology.\u00b2.x=1", "--set"),
+        ("x" * 3000, "must look like"),
+    ],
+)
+def test_values_and_paths_without_measure_are_refused_in_a_short_line(assignment, message):
+    """\u00b2 is a digit to Python, and no number."""
+    tables = {**TABLES, "topology": [3]}
+    with pytest.raises(ConfigError) as refusal:
+        apply_overrides(tables, [assignment])
+    assert message in str(refusal.value)
+    assert len(str(refusal.value)) < 300

@@ -5,7 +5,8 @@ from pathlib import Path
 import pytest
 
 from sipml_core.errors import ConfigError
-from sipml_core.experiment.reading import divisors, read_experiment, read_tables
+from sipml_core.experiment.model import divisors
+from sipml_core.experiment.reading import read_experiment, read_tables
 
 _spec = importlib.util.spec_from_file_location("fakes", Path(__file__).parents[1] / "fakes.py")
 fakes = importlib.util.module_from_spec(_spec)
@@ -71,6 +72,15 @@ def test_a_topology_may_have_its_own_bandwidth():
     assert [i.cluster.bandwidth_gbps for i in experiment.interconnects] == [1000.0, 2000.0]
 
 
+def test_a_topology_names_its_estimator_or_takes_the_schedulers():
+    """By name, as a table with options, or left out; without a scheduler there is none."""
+    ring, switch = read().interconnects
+    assert ring.estimator.name == "window"
+    assert switch.estimator is None
+    chosen = read(topology__0__estimator={"name": "window", "share": 0.5}).interconnects[0].estimator
+    assert chosen.options.share == 0.5
+
+
 @pytest.mark.parametrize("bandwidth", [0, -1, "fast", float("nan")])
 def test_a_bandwidth_that_is_none_is_refused(bandwidth):
     assert "cluster.bandwidth_gbps must be" in refusal(cluster__bandwidth_gbps=bandwidth)
@@ -80,6 +90,37 @@ def test_a_bandwidth_that_is_none_is_refused(bandwidth):
 def test_a_number_of_gpus_outside_the_range_is_refused(gpus):
     """70000 wraps a 16-bit integer in the paper's simulator."""
     assert f"cluster.gpus must be from 1 to 65536, got {gpus}" in refusal(cluster__gpus=gpus)
+
+
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        ({"cluster__gpu_speed": {"01": 0.5}}, "gpu_speed must name GPUs by their numbers, 0, 1, ..., got"),
+        ({"cluster__gpu_speed": {"01": 0.5, "1": 1.0}}, "got '01'"),
+        ({"cluster__gpu_speed": {1: 0.5, "1": 1.0}}, "cluster.gpu_speed gives GPU 1 twice"),
+        ({"cluster__gpu_speed": {"1": True}}, "cluster.gpu_speed must give GPU 1 a number, got True"),
+        ({"cluster__gpu_speed": {"1": "0.5"}}, "cluster.gpu_speed must give GPU 1 a number, got '0.5'"),
+        ({"cluster__gpu_speed": {"1": 1e-9}}, "must give GPU 1 a speed from 0.001 to 1000, got 1e-09"),
+        ({"cluster__gpu_speed": {"8": 0.5}}, "gpu_speed names GPUs 0..7, got 8 = 0.5"),
+        ({"cluster__gpu_speed": [0.5]}, "must be a table of GPU = speed"),
+        ({"cluster__gpus": 10**400}, "cluster.gpus must be from 1 to 65536, got 1000"),
+        ({"cluster__gpus": 10**5000}, "cluster.gpus must be from 1 to 65536, got an integer of"),
+        ({"cluster__jitter": 10**400}, "cluster.jitter must be a number below 1.8e308, got 1000"),
+        ({"workload__0__strategy__global_batch": 4 * 10**21}, "global_batch must be from 1 to 1073741824"),
+        ({"workload__0__strategy": {"mp": 2**63}}, "mp must be from 1 to 65536, got 9223372036854775808"),
+        ({"search": {"top": 10**9}}, "search.top must be from 1 to 10000"),
+        ({"search": {"global_batches": [2**40]}}, "global_batches must be from 1 to 1073741824"),
+        ({"gpu": {"precision": "x" * 3000}}, "gpu.precision must be one of"),
+        ({"x" * 3000: 1}, "xx is not a known key"),
+        ({"topology": [{"name": "x" * 3000}]}, "no topology 'xxx"),
+        ({"topology": [{"name": "two\nlines"}]}, "no topology 'two"),
+        ({"two\nlines": 1}, "is not a known key"),
+    ],
+)  # fmt: skip
+def test_values_without_measure_keep_their_key_and_stay_short(changes, message):
+    """Long integers and texts are shortened, whatever says no to them."""
+    assert message in refusal(**changes)
+    assert len(refusal(**changes)) < 400
 
 
 def test_degrees_that_do_not_multiply_get_the_nearest_valid_pairs():
@@ -110,7 +151,8 @@ def test_a_mistyped_topology_gets_the_nearest_and_all_known():
         ({"topology": [{"name": 3}]}, "topology.name must be text"),
         ({"topology__0__reach_hop": 3}, "topology[0].reach_hop is not a known key; did you mean"),
         ({"topology__0__reach_hops": 0}, "topology[0].reach_hops must be at least 1, got 0"),
-        ({"topology__0__estimator": "oracel"}, "no estimator 'oracel'"),
+        ({"topology__0__estimator": "windwo"}, "topology[0].estimator.name: no estimator 'windwo'; did you"),
+        ({"topology__0__estimator": {"name": "window", "share": 2}}, "[0].estimator.share must be from 0"),
         ({"topology__0__scheduler": "greddy"}, "no scheduler 'greddy'; did you mean 'greedy'?"),
         ({"topology": [{"name": "ring"}, {"name": "ring"}]}, "topology 'ring' appears twice"),
         ({"workload__0__layres": 3}, "workload.layres is not a known key; did you mean 'layers'?"),
@@ -119,7 +161,7 @@ def test_a_mistyped_topology_gets_the_nearest_and_all_known():
         ({"gpu": {"precision": "fp8"}}, "gpu.precision must be one of"),
         ({"clutser": {}}, "experiment.clutser is not a known key; did you mean 'cluster'?"),
         ({"title": "../x"}, "title must be letters"),
-        ({"seed": -1}, "experiment.seed must be at least 0"),
+        ({"seed": -1}, "experiment.seed must be from 0 to"),
         ({"baseline": "rnig"}, "baseline: no topology 'rnig'; did you mean 'ring'?"),
         ({"engine": {"queue": "par"}}, "engine.queue must be one of pair, source"),
     ],

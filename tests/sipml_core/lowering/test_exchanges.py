@@ -6,8 +6,8 @@ import pytest
 
 from sipml_core.engine.simulation import simulate
 from sipml_core.gpus import V100
-from sipml_core.lowering.groups import lower
 from sipml_core.lowering.grouptasks import group_tasks
+from sipml_core.lowering.joblowering import lower
 from sipml_core.model.balanced import PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.fabric import Fabric

@@ -9,7 +9,8 @@ from hypothesis import strategies as st
 from sipml_core.engine.bounds import bounds
 from sipml_core.engine.simulation import simulate
 from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
-from sipml_core.lowering.groups import GroupTemplate, Lowering
+from sipml_core.lowering.grouptemplate import GroupTemplate
+from sipml_core.lowering.joblowering import Lowering
 from sipml_core.model.balanced import Placement, PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.fabric import Fabric
@@ -89,7 +90,7 @@ def assert_same_run(job, fabric, part, queue="pair"):
     network = Network.of(fabric, tasks)
     full, short = simulate(tasks, network, queue=queue), simulate(part.tasks, part.network, queue=queue)
     assert short.snapshot_us == pytest.approx(full.snapshot_us, rel=1e-9)
-    gpus = job.layout.reshape(-1)
+    gpus = job.gpu_of.reshape(-1)
     image = part.gpus[np.arange(len(gpus)) % len(part.gpus)]
     for name in ("compute_us", "exposed_us", "dark_us", "idle_us"):
         expected = getattr(full, name)[:, gpus]
@@ -106,14 +107,14 @@ def assert_same_run(job, fabric, part, queue="pair"):
     dp=st.sampled_from([2, 3, 4, 6]),
     fabric=st.sampled_from([switch, bus, uplinks]),
     queue=st.sampled_from(["pair", "source"]),
-    collective=st.sampled_from(["fluid", "ring"]),
+    ring_steps=st.sampled_from(["fluid", "explicit"]),
     iterations=st.integers(1, 2),
 )
 @settings(max_examples=80, deadline=None)
-def test_a_folded_run_is_the_full_run(placed, seed, dp, fabric, queue, collective, iterations):
+def test_a_folded_run_is_the_full_run(placed, seed, dp, fabric, queue, ring_steps, iterations):
     """Any placement, on fabrics that repeat every group; on a bus all groups share the one link."""
     fabric = fabric(3 * dp)
-    job = lowering(placed(seed), dp, fabric, collective=collective, iterations=iterations, bucket_bytes=100)
+    job = lowering(placed(seed), dp, fabric, ring_steps=ring_steps, iterations=iterations, bucket_bytes=100)
     part = folded(job, fabric)
     assert part.groups == 1
     assert_same_run(job, fabric, part, queue)

@@ -297,3 +297,11 @@ def test_all_pairs_of_1024_gpus_are_routed():
     graph = fat_tree(leaves=64, spines=16, gpus_per_leaf=16)
     links = Fabric.from_networkx(graph).route(*all_pairs(1024)).links
     assert links.shape == (1024 * 1023, 4)
+
+
+def test_numpy_truth_values_mark_gpus():
+    """As they come out of a mask: np.True_ is True, np.False_ is no mark."""
+    graph = nx.Graph([("a", "b"), ("b", "c")])
+    nx.set_edge_attributes(graph, 100, "gbps")
+    nx.set_node_attributes(graph, dict(zip("abc", np.array([True, False, True]), strict=True)), "gpu")
+    assert Fabric.from_networkx(graph).gpus == 2

@@ -338,7 +338,8 @@ def test_parameters_of_a_duplicated_op_are_whole_in_every_part():
 
 def test_one_device_duplicates_nothing():
     """mp = 1: the same graph to the last bit."""
-    plain, whole = (cut(linear(), layout, mp=1) for layout in ({"fc": "n"}, duplicated({"fc": "n"}, "fc")))
+    graph = linear()
+    plain, whole = (cut(graph, layout, mp=1) for layout in ({"fc": "n"}, duplicated({"fc": "n"}, "fc")))
     for field in attrs.fields(type(plain)):
         one, other = getattr(plain, field.name), getattr(whole, field.name)
         assert one.tobytes() == other.tobytes() if isinstance(one, np.ndarray) else one == other, field.name

@@ -8,6 +8,7 @@ from hypothesis import strategies as st
 from sipml_core.errors import ConfigError
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Split
+from sipml_core.model.prices import Prices
 from sipml_core.partition.costs import Budget, split_costs
 from sipml_core.partition.layouts import FIXED_LAYOUTS, fixed_layout, leader_index
 from sipml_core.partition.overlap import OverlapRule
@@ -60,12 +61,12 @@ def mlp(samples, tokens, width, hidden):
 
 def costs_of(graph, mp=4, tau_us=0.001, dp=2, gbps=8.0):
     rule = OverlapRule()
-    budget = Budget(mp=mp, tau_us=tau_us, dp=dp, gbps=gbps)
+    budget = Budget(mp=mp, tau_us=tau_us, dp=dp, prices=Prices.flat(gbps))
     return split_costs(graph, SliceTimes(graph, GPU, CLUSTER, rule), rule, budget)
 
 
 def choose(graph, gpu=GPU, mp=8, dp=1, gbps=1000.0, tau_us=0.001):
-    return choose_splits(graph, gpu, CLUSTER, mp=mp, tau_us=tau_us, dp=dp, gbps=gbps)
+    return choose_splits(graph, gpu, CLUSTER, mp=mp, tau_us=tau_us, dp=dp, prices=Prices.flat(gbps))
 
 
 def splits_of(graph, layout):

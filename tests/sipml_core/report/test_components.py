@@ -16,13 +16,13 @@ def fake_registry(fakes):
 def test_the_list_says_role_name_summary_and_source(fake_registry, columns):
     """Roles in the order of the hooks, names in the order of the alphabet."""
     assert columns(offers_table(fake_registry)) == {
-        "role": ["workload", "gpu", "placer", "topology", "topology", "scheduler"],
-        "name": ["tiny", "v100", "algorithm1", "ring", "switch", "greedy"],
+        "role": ["workload", "gpu", "placer", "topology", "topology", "scheduler", "estimator"],
+        "name": ["tiny", "v100", "algorithm1", "ring", "switch", "greedy", "window"],
         "what it is": [
             "a workload of a few ops", "one microsecond for everything", "places nothing", "a ring",
-            "a switch", "a scheduler",
+            "a switch", "a scheduler", "an estimator",
         ],
-        "from": ["fakes (tests)"] * 6,
+        "from": ["fakes (tests)"] * 7,
     }  # fmt: skip
 
 

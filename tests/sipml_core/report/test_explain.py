@@ -22,14 +22,8 @@ def explained(fakes, monkeypatch):
     """explained(layout): the tables of an experiment whose ops are cut so."""
 
     def tables(layout, **changes):
-        class Decided:
-            def __init__(self, experiment):
-                pass
-
-            def layout(self, job, interconnect, plan):
-                return layout
-
-        monkeypatch.setattr(explain, "Compiler", Decided)
+        monkeypatch.setattr(explain, "op_graph", lambda *_: None)
+        monkeypatch.setattr(explain, "op_layout", lambda *_: layout)
         return list(strategy_tables(read_experiment({**TABLES, **changes}, fakes.fake_registry())))
 
     return tables

@@ -30,7 +30,7 @@ def test_a_second_search_asks_nothing_and_finds_the_same(found, cache):
         {"seed": 1},
         {"workload": {"name": "tiny", "layers": 3}},
         {"topology": [{"name": "ring", "label": "slow", "reach_hops": 8}]},
-        {"topology": [{"name": "ring", "label": "slow", "estimator": "oracle"}]},
+        {"topology": [{"name": "ring", "label": "slow", "estimator": {"name": "window", "share": 0.5}}]},
     ],
     ids=lambda sections: str(next(iter(sections.values()))),
 )

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sipml_core.errors import ConfigError
+from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.model.opgraph import Phase, Role
 from sipml_core.workloads import WORKLOADS, Gpt, Megatron, ResNet50, Transformer
 from sipml_core.workloads.backward import ADAM_FLOPS
@@ -145,9 +145,13 @@ def test_element_sizes_follow_the_precision(precision, activation, parameter):
     ("options", "message"),
     [
         ({"heads": 5}, "heads must divide hidden = 1024, got 5; nearest: 4"),
-        ({"heads": 0}, "heads must be at least 1, got 0"),
-        ({"layers": 0}, "layers must be at least 1, got 0"),
-        ({"vocabulary": 1}, "vocabulary must be at least 2, got 1"),
+        ({"heads": 0}, "heads must be from 1 to 1048576, got 0"),
+        ({"layers": 0}, "layers must be from 1 to 1000, got 0"),
+        ({"layers": 100_000}, "layers must be from 1 to 1000, got 100000"),
+        ({"hidden": 2**31 - 1}, "hidden must be from 1 to 1048576, got 2147483647"),
+        ({"sequence": 2**30}, "sequence must be from 1 to 1048576, got 1073741824"),
+        ({"vocabulary": 2**63}, "vocabulary must be from 2 to 16777216, got 9223372036854775808"),
+        ({"vocabulary": 1}, "vocabulary must be from 2 to 16777216, got 1"),
     ],
 )
 def test_impossible_shapes_are_refused(options, message):
@@ -156,9 +160,17 @@ def test_impossible_shapes_are_refused(options, message):
         Gpt.Options(**options)
 
 
+def test_a_batch_whose_elements_cannot_be_counted_is_refused():
+    """2^20 pictures of 2^16 x 2^16 x 3 are 3 x 2^52 elements, which no 64-bit product of a few may reach."""
+    with pytest.raises(InfeasibleError, match="tensor 'images' has 1048576 x 65536 x 65536 x 3 elements"):
+        ResNet50(ResNet50.Options(image=65536)).graph(2**20, "mixed")
+    with pytest.raises(ConfigError, match="image must be from 32 to 65536, got 4294967296"):
+        ResNet50.Options(image=2**32)
+
+
 def test_small_images_no_samples_and_unknown_precision_are_refused():
     """Each names what is wrong."""
-    with pytest.raises(ConfigError, match="image must be at least 32, got 16"):
+    with pytest.raises(ConfigError, match="image must be from 32 to 65536, got 16"):
         ResNet50.Options(image=16)
     with pytest.raises(ConfigError, match="samples must be at least 1, got 0"):
         ResNet50(ResNet50.Options()).graph(0, "mixed")

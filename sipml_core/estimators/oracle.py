@@ -1,108 +1,31 @@
-"""What a scheduler is shown of the next interval's traffic, from what the engine has seen so far.
-
-Every estimator adds the backlog: a pair without a circuit sends nothing, so that what was sent alone
-would never ask for one.
-"""
+"""The estimator that knows the job: what becomes ready next, from an earlier run of the same tasks."""
 
 from __future__ import annotations
-
-from typing import Protocol
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.engine import SAME_TIME, simulate
 from sipml_core.model import Network, TaskGraph, Timeline
+from sipml_core.plugin import DemandForecast, Estimator
 
 Bytes = NDArray[np.float64]
 
 
-class Estimator(Protocol):
-    """Expects the demand of each circuit link of a network, at each decision of one run."""
+class Oracle(Estimator):
+    """The job's own schedule, taken from a run in which circuits are no limit."""
 
-    def __call__(
-        self, *, now_us: float, interval_us: float, sent_bytes: Bytes, backlog_bytes: Bytes
-    ) -> Bytes:
-        """Demand until ``now_us + interval_us``. [circuits] [bytes]
+    name = "oracle"
+    summary = "what becomes ready in the next interval, known from a run without circuits, and the backlog"
+    treats_alike = True
 
-        Parameters
-        ----------
-        sent_bytes
-            Sent over each circuit since the last decision. [circuits]
-        backlog_bytes
-            Ready and not yet sent. [circuits]
-        """
+    def start(self, network: Network, tasks: TaskGraph) -> DemandForecast:
+        """See `Estimator.start`."""
+        return OracleForecast(network, tasks)
 
 
-class EstimatorFactory(Protocol):
-    """Makes the estimator of one run."""
-
-    def __call__(self, network: Network, tasks: TaskGraph) -> Estimator: ...
-
-
-@attrs.frozen
-class Window:
-    """What was sent in the last interval will be again (the paper, section 3.3), and the backlog."""
-
-    network: Network
-    tasks: TaskGraph
-
-    def __call__(
-        self, *, now_us: float, interval_us: float, sent_bytes: Bytes, backlog_bytes: Bytes
-    ) -> Bytes:
-        return sent_bytes + backlog_bytes
-
-
-@attrs.frozen
-class Backlog:
-    """Only what is ready to be sent now."""
-
-    network: Network
-    tasks: TaskGraph
-
-    def __call__(
-        self, *, now_us: float, interval_us: float, sent_bytes: Bytes, backlog_bytes: Bytes
-    ) -> Bytes:
-        return backlog_bytes
-
-
-@attrs.frozen(eq=False)
-class Schedule:
-    """When which bytes become ready for which circuit, in one run of a job.
-
-    What becomes ready at the same time stays together: groups that are alike have come equally far.
-    """
-
-    circuit: NDArray[np.int64]
-    size_bytes: Bytes
-    #: Instants at which something becomes ready.
-    ready_us: NDArray[np.float64]
-    #: Entries up to and with each instant.
-    entries: NDArray[np.int64]
-    #: Bytes ready up to and with each instant.
-    total_bytes: Bytes
-
-    @classmethod
-    def of(cls, network: Network, tasks: TaskGraph, timeline: Timeline) -> Schedule:
-        """From a run: a transfer is ready when it joins its queue."""
-        links = network.pair_links[network.transfer_pair]
-        transfer, column = np.nonzero(links >= network.first_circuit)
-        ready_us = timeline.start_us[tasks.compute_tasks + transfer]
-        order = np.argsort(ready_us, kind="stable")
-        ready_us, size_bytes = ready_us[order], tasks.size_bytes[transfer[order]]
-        last = np.flatnonzero(np.diff(ready_us, append=np.inf) > SAME_TIME * ready_us)
-        return cls(
-            circuit=links[transfer, column][order].astype(np.int64) - network.first_circuit,
-            size_bytes=size_bytes,
-            ready_us=ready_us[last],
-            entries=last + 1,
-            total_bytes=np.cumsum(size_bytes)[last],
-        )
-
-
-class Oracle:
-    """The job's own schedule: bytes that become ready in the next interval, and the backlog.
+class OracleForecast:
+    """Forecasts the bytes that become ready in the next interval of the job's own schedule, and the backlog.
 
     The schedule is taken from an earlier run of the same tasks: by default one in which circuits are
     no limit and only the ports are (as on an ideal switch). The run that asks lags behind it, or runs
@@ -126,6 +49,7 @@ class Oracle:
     def __call__(
         self, *, now_us: float, interval_us: float, sent_bytes: Bytes, backlog_bytes: Bytes
     ) -> Bytes:
+        """See `DemandForecast`."""
         schedule = self.schedule
         self._sent_bytes += float(sent_bytes.sum())
         arrived = self._advance(schedule, now_us, self._sent_bytes + float(backlog_bytes.sum()))
@@ -139,7 +63,10 @@ class Oracle:
 
     @property
     def schedule(self) -> Schedule:
+        """The schedule of the earlier run, which is simulated when first asked for."""
         if self._schedule is None:
+            from sipml_core.engine import simulate
+
             timeline = self._timeline or simulate(self._tasks, without_circuits(self._network))
             self._schedule = Schedule.of(self._network, self._tasks, timeline)
         return self._schedule
@@ -155,6 +82,42 @@ class Oracle:
         return arrived
 
 
+@attrs.frozen(eq=False)
+class Schedule:
+    """When which bytes become ready for which circuit, in one run of a job.
+
+    What becomes ready at the same time stays together: groups that are alike have come equally far.
+    """
+
+    circuit: NDArray[np.int64]
+    size_bytes: Bytes
+    #: Instants at which something becomes ready.
+    ready_us: NDArray[np.float64]
+    #: Entries up to and with each instant.
+    entries: NDArray[np.int64]
+    #: Bytes ready up to and with each instant.
+    total_bytes: Bytes
+
+    @classmethod
+    def of(cls, network: Network, tasks: TaskGraph, timeline: Timeline) -> Schedule:
+        """Return the schedule of a run: a transfer is ready when it joins its queue."""
+        from sipml_core.engine import SAME_TIME
+
+        links = network.pair_links[network.transfer_pair]
+        transfer, column = np.nonzero(links >= network.first_circuit)
+        ready_us = timeline.start_us[tasks.compute_tasks + transfer]
+        order = np.argsort(ready_us, kind="stable")
+        ready_us, size_bytes = ready_us[order], tasks.size_bytes[transfer[order]]
+        last = np.flatnonzero(np.diff(ready_us, append=np.inf) > SAME_TIME * ready_us)
+        return cls(
+            circuit=links[transfer, column][order].astype(np.int64) - network.first_circuit,
+            size_bytes=size_bytes,
+            ready_us=ready_us[last],
+            entries=last + 1,
+            total_bytes=np.cumsum(size_bytes)[last],
+        )
+
+
 def without_circuits(network: Network) -> Network:
     """The same network with circuits that are always there and as fast as the fastest port."""
     fastest_gbps = network.link_gbps[: network.first_circuit].max(initial=1.0)
@@ -164,6 +127,3 @@ def without_circuits(network: Network) -> Network:
     return attrs.evolve(
         network, link_gbps=link_gbps, first_circuit=len(link_gbps), circuit_src=none, circuit_dst=none
     )
-
-
-ESTIMATORS: dict[str, EstimatorFactory] = {"window": Window, "backlog": Backlog, "oracle": Oracle}

@@ -15,6 +15,7 @@ from sipml_core.model import CircuitPlan, TrafficMatrix
 from sipml_ring import kernel
 from sipml_ring.bound import lp_bound
 from sipml_ring.circuits import RingCircuits
+from sipml_ring.lightpaths import Lightpaths
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -49,8 +50,9 @@ class RingPlan(CircuitPlan):
     period: int
 
     @property
-    def circuits(self) -> kernel.Circuits:
-        return kernel.Circuits(
+    def circuits(self) -> Lightpaths:
+        """Return the circuits with their wavelengths."""
+        return Lightpaths(
             src=self.src,
             dst=self.dst,
             pair=self.circuit_pair,
@@ -60,13 +62,13 @@ class RingPlan(CircuitPlan):
 
     @property
     def unserved_pairs(self) -> list[tuple[int, int]]:
-        """(source, destination) of demands without a circuit: they come first in the next plan."""
+        """Return (source, destination) of demands without a circuit: they come first in the next plan."""
         src, dst = self.traffic.src[self.unserved], self.traffic.dst[self.unserved]
         return list(zip(src.tolist(), dst.tolist(), strict=True))
 
     @cached_property
     def minimum_ratio(self) -> float:
-        """Least capacity per unit of demand over the pairs served. [Gbps per unit of demand]
+        """Return the least capacity per unit of demand over the pairs served. [Gbps per unit of demand]
 
         0 if nothing was demanded.
         """
@@ -75,12 +77,12 @@ class RingPlan(CircuitPlan):
 
     @cached_property
     def total_gbps(self) -> float:
-        """Capacity of all demanded pairs. [Gbps]"""
+        """Return the capacity of all demanded pairs. [Gbps]"""
         return float(self.gbps[self.demand > 0].sum())
 
     @cached_property
     def bound_ratio(self) -> float:
-        """What `minimum_ratio` of the served pairs could be if circuits were divisible.
+        """Return what `minimum_ratio` of the served pairs could be if circuits were divisible.
 
         The linear program of circuits per pair and direction under the load limit of every segment;
         no plan, with or without wavelength conversion, is above it. [Gbps per unit of demand]
@@ -99,13 +101,13 @@ class RingPlan(CircuitPlan):
         kernel.check(self.control, self.circuits)
 
     def settled(self) -> RingPlan:
-        """The same plan with everything tuned: nothing dark."""
+        """Return the same plan with everything tuned: nothing dark."""
         if self.kept_gbps is self.gbps:
             return self
         return attrs.evolve(self, kept_gbps=self.gbps, dark_us=np.zeros(len(self.src)))
 
     def rows(self) -> Iterator[dict[str, Any]]:
-        """One record per pair; wavelengths of a direction as a list of indices."""
+        """Yield one record per pair; wavelengths of a direction as a list of indices."""
         circuits = list(zip(self.circuit_direction.tolist(), self.circuit_index.tolist(), strict=True))
         ends = np.searchsorted(self.circuit_pair, np.arange(len(self.src) + 1)).tolist()
         for k, record in enumerate(super().rows()):
@@ -122,4 +124,4 @@ class RingPlan(CircuitPlan):
         """Draw the ring into matplotlib axes: an arc for each circuit, a colour for each wavelength."""
         from sipml_ring.picture import draw_ring
 
-        draw_ring(self, axes)
+        draw_ring(self.control, self.circuits, axes, title=self.algorithm)

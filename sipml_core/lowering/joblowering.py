@@ -1,4 +1,4 @@
-"""From a placement to the tasks of the whole job: all groups, all iterations, all traffic."""
+"""From the template of a group to the tasks of the whole job: all groups, all iterations."""
 
 from __future__ import annotations
 
@@ -9,28 +9,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.lowering.collectives import Rings, all_reduce_bytes
-from sipml_core.lowering.exchanges import chained
-from sipml_core.lowering.gradients import Bucket, plan_buckets
-from sipml_core.lowering.grouptasks import GroupTasks, Indices, group_tasks, unique_pairs
+from sipml_core.lowering.collectives import Rings
+from sipml_core.lowering.gradients import Bucket
+from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
+from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.lowering.iterations import next_iteration
-from sipml_core.lowering.taskbuilder import Nodes, TaskBuilder
-from sipml_core.lowering.transfers import Transfers, plan_transfers
-from sipml_core.model import Cluster, Placement, Plan, TaskGraph
-
-
-@attrs.frozen(kw_only=True)
-class TrafficBytes:
-    """What one iteration of the whole job puts on the network. [bytes]"""
-
-    #: Activations and their gradients, inside groups.
-    activations: float
-    #: Synchronisation of parameter gradients.
-    gradients: float
-
-    @property
-    def total(self) -> float:
-        return self.activations + self.gradients
+from sipml_core.model import Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
 
 
 def lower(
@@ -43,7 +27,7 @@ def lower(
 ) -> TaskGraph:
     """Tasks, transfers and collectives of `plan.iterations` training steps on all mp x dp GPUs.
 
-    Device d of group g is at layout position g mp + d. Each iteration ends in a mark.
+    Device d of group g is at position g mp + d. Each iteration ends in a mark.
 
     Parameters
     ----------
@@ -52,7 +36,7 @@ def lower(
     cluster
         The GPUs; those of half the speed take twice as long for every task.
     order
-        GPU at each layout position, a permutation of 0 .. N-1; None: the identity. [N]
+        GPU at each position, a permutation of 0 .. N-1; None: the identity. [N]
     server_gpus
         Synchronise in two tiers, inside servers of this many consecutive positions, then across
         (see `two_tiers_fit`); None: one flat ring over the groups.
@@ -77,56 +61,13 @@ def two_tiers_fit(plan: Plan, server_gpus: int) -> bool:
     return groups > 1 and server_gpus % plan.mp == 0 and plan.dp % groups == 0
 
 
-def traffic_bytes(placement: Placement, plan: Plan) -> TrafficBytes:
-    """Bytes that `lower` sends in one iteration, by kind."""
-    return GroupTemplate.of(placement, plan).traffic
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class GroupTemplate:
-    """What one group does in one iteration, wherever its GPUs are."""
-
-    plan: Plan
-    group: GroupTasks
-    transfers: Transfers
-    buckets: list[Bucket]
-
-    @classmethod
-    def of(cls, placement: Placement, plan: Plan) -> GroupTemplate:
-        """Plan the groups of `plan`; `ConfigError` if `placement` is for another mp."""
-        if placement.limits.devices != plan.mp:
-            raise ConfigError(
-                f"placement is for mp={placement.limits.devices}, the strategy has mp={plan.mp}"
-            )
-        group = group_tasks(placement, recompute=plan.recompute)
-        transfers, limits = plan_transfers(group), placement.limits
-        if plan.exchange == "chain":
-            transfers, limits = chained(transfers, group), attrs.evolve(limits, range_hops=1)
-        return cls(
-            plan=plan,
-            group=group,
-            transfers=transfers,
-            buckets=plan_buckets(group, plan.bucket_bytes, limits),
-        )
-
-    @property
-    def traffic(self) -> TrafficBytes:
-        """What one iteration of all groups sends."""
-        gradients = 0.0
-        for bucket in self.buckets:
-            members = self.plan.dp * len(bucket.devices)
-            gradients += members * all_reduce_bytes(bucket.size_bytes, members)
-        activations = self.plan.dp * float(self.transfers.size_bytes.sum())
-        return TrafficBytes(activations=activations, gradients=gradients)
-
-
 @attrs.frozen(kw_only=True, eq=False)
 class Lowering:
     """A plan given GPUs: ready to make the tasks of all groups, or of the first few."""
 
     template: GroupTemplate
     #: GPU of device d in group g. [dp, mp]
-    layout: NDArray[np.int32]
+    gpu_of: NDArray[np.int32]
     #: Shape into which the dp counterparts are arranged, innermost last.
     tiers: tuple[int, ...]
     #: Speed of each GPU relative to the others. [gpus]
@@ -147,7 +88,7 @@ class Lowering:
             speed[gpu] = relative
         return cls(
             template=template,
-            layout=_layout(template.plan, cluster, order),
+            gpu_of=_gpu_of(template.plan, cluster, order),
             tiers=_tiers(template.plan, server_gpus),
             speed=speed,
         )
@@ -158,7 +99,7 @@ class Lowering:
 
     @property
     def period(self) -> int:
-        """Groups after which the job repeats along the layout: those of one server in two tiers, else 1."""
+        """Groups after which the job repeats: those of one server in two tiers, else 1."""
         return math.prod(self.tiers[1:])
 
     def tasks(self, groups: int | None = None) -> TaskGraph:
@@ -196,13 +137,13 @@ class Lowering:
     ) -> tuple[Nodes, Nodes]:
         """Tasks [groups, tasks] of one iteration and its mark [1]."""
         group, transfers, buckets = self.template.group, self.template.transfers, self.template.buckets
-        layout = self.layout[:groups]
-        gpu = layout[:, group.device]
+        gpu_of = self.gpu_of[:groups]
+        gpu = gpu_of[:, group.device]
         duration = group.duration_us / self.speed[gpu]
         tasks = builder.tasks(gpu, duration, group.position + priority, label)
         sends = builder.transfers(
-            layout[:, transfers.sender],
-            layout[:, transfers.device],
+            gpu_of[:, transfers.sender],
+            gpu_of[:, transfers.device],
             transfers.size_bytes,
             transfers.position + priority,
         )
@@ -243,12 +184,12 @@ class Lowering:
         builder.depend(tasks[:, bucket.producers[~inside], None], ready[:, None, :])
         rings = Rings(
             builder=builder,
-            form=self.plan.collective,
+            steps=self.plan.ring_steps,
             priority=priority,
             label=label,
             counter_rotating=self.plan.counter_rotating,
         )
-        members = self.layout[:, bucket.devices].reshape(1, *self.tiers, devices)
+        members = self.gpu_of[:, bucket.devices].reshape(1, *self.tiers, devices)
         made = len(tasks) // self.period
         done = rings.all_reduce(
             members, bucket.size_bytes, ready.reshape(1, made, *self.tiers[1:], devices), made=made
@@ -257,7 +198,7 @@ class Lowering:
         return done
 
 
-def _layout(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:
+def _gpu_of(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:
     if plan.gpus != cluster.gpus:
         raise ConfigError(f"mp * dp must equal the cluster's {cluster.gpus} GPUs, got {plan.mp} * {plan.dp}")
     gpus = np.arange(cluster.gpus, dtype=np.int32)

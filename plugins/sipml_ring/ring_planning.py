@@ -6,14 +6,12 @@ from collections.abc import Callable
 from typing import Any
 
 import numpy as np
-from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, unknown
 from sipml_core.model import TrafficMatrix
-from sipml_ring import kernel
 from sipml_ring.circuits import RingCircuits
-from sipml_ring.folding import first_circuits, first_period, planned_period, turned_round
-from sipml_ring.ringplan import RingPlan
+from sipml_ring.fast import ring_fast
+from sipml_ring.ring_plan import RingPlan
 
 #: Below, wavelengths / demand would overflow, and bisection on it never end.
 LEAST_DEMAND = 1e-200
@@ -33,7 +31,7 @@ def plan(
     reconfiguration_us: float = 25.0,
     **options: Any,
 ) -> RingPlan:
-    """Circuits on a ring of GPUs for a traffic matrix.
+    """Return circuits on a ring of GPUs for a traffic matrix.
 
     Maximises the minimum of circuits / demand, then leaves no wavelength idle that a demanded pair can
     use (lowest circuits / demand first), then keeps wavelengths of `previous`.
@@ -67,9 +65,13 @@ def plan(
 
     Examples
     --------
+    Everybody has both wavelengths to the next GPU clockwise; 0, whose demand is twice that of the others,
+    also both counter-clockwise. That is 2 circuits of 25 Gbps per unit of demand for all.
+
     >>> traffic = TrafficMatrix.from_dense([[0, 2, 0], [0, 0, 1], [1, 0, 0]])
-    >>> plan(traffic, wavelengths=4).minimum_ratio
-    37.5
+    >>> made = plan(traffic, wavelengths=4)
+    >>> made.count.tolist(), made.minimum_ratio
+    ([[2, 2], [2, 0], [2, 0]], 50.0)
     """
     control = RingCircuits.of(
         traffic.gpus,
@@ -89,7 +91,7 @@ def plan_with(
     previous: RingPlan | None,
     **options: Any,
 ) -> RingPlan:
-    """`plan` for a ring that is described already. See there."""
+    """Return the `plan` for a ring that is described already: see there."""
     if control.gpus != traffic.gpus:
         raise ConfigError(f"the traffic matrix is for {traffic.gpus} GPUs, the ring has {control.gpus}")
     if traffic.pairs and traffic.demand.min() < LEAST_DEMAND:
@@ -101,85 +103,11 @@ def plan_with(
         _same_ring(control, previous.control)
         if algorithm == previous.algorithm and _unchanged(traffic, previous):
             return previous.settled()
-    result = _algorithm(algorithm)(control, traffic, previous, **options)
-    if __debug__:
-        result.check()
-    return result
-
-
-def ring_fast(control: RingCircuits, traffic: TrafficMatrix, previous: RingPlan | None) -> RingPlan:
-    """Bisection, colouring and filling in C: see docs/sip-ring.md."""
-    waited, before = waits(traffic, previous), circuits_of(previous)
-    period = planned_period(control, traffic, previous)
-    if period == control.segments:
-        planned = kernel.fast(control, traffic, waited, before)
-        return assemble("ring-fast", control, traffic, planned, before, waited)
-    first, before = first_period(traffic, period), first_circuits(before, period)
-    waited = None if waited is None else waited[: first.pairs]
-    planned = kernel.fast(control.over(period), first, waited, before)
-    plan = assemble("ring-fast", control.over(period), first, planned, before, waited)
-    return turned_round(plan, control, traffic)
-
-
-def assemble(
-    algorithm: str,
-    control: RingCircuits,
-    traffic: TrafficMatrix,
-    planned: kernel.Planned,
-    before: kernel.Circuits | None,
-    waited: NDArray[np.int32] | None,
-    proved: bool | None = None,
-) -> RingPlan:
-    """A plan from what a kernel returned for these circuits before and these `waits`."""
-    circuits, total = planned.circuits, planned.count.sum(axis=1)
-    waits_now = np.ones(len(planned.unserved), np.int32)
-    if waited is not None:
-        waits_now += waited[planned.unserved]
-    dark_us = np.where(planned.kept < total, control.reconfiguration_us, 0.0)
-    if control.retuning is not None:
-        times_us = control.retuning.circuit_times_us(control, before, circuits)
-        dark_us = np.zeros(len(total))
-        np.maximum.at(dark_us, circuits.pair, times_us)
-    return RingPlan(
-        gpus=control.gpus,
-        src=circuits.src,
-        dst=circuits.dst,
-        gbps=total * control.circuit_gbps,
-        kept_gbps=planned.kept * control.circuit_gbps,
-        dark_us=dark_us,
-        control=control,
-        traffic=traffic,
-        algorithm=algorithm,
-        demand=planned.demand,
-        count=planned.count,
-        circuit_pair=circuits.pair,
-        circuit_direction=circuits.direction,
-        circuit_index=circuits.index,
-        unserved=planned.unserved,
-        waited=waits_now,
-        proved=proved,
-        period=control.segments,
-    )
-
-
-def circuits_of(previous: RingPlan | None) -> kernel.Circuits | None:
-    return None if previous is None else previous.circuits
-
-
-def waits(traffic: TrafficMatrix, previous: RingPlan | None) -> NDArray[np.int32] | None:
-    """Plans for which each pair has waited. None: no pair has. [traffic pairs]"""
-    if previous is None or len(previous.unserved) == 0 or traffic.pairs == 0:
-        return None
-    key = previous.traffic.key[previous.unserved]
-    at = np.minimum(np.searchsorted(traffic.key, key), traffic.pairs - 1)
-    same = traffic.key[at] == key
-    result = np.zeros(traffic.pairs, np.int32)
-    result[at[same]] = previous.waited[same]
-    return result
+    return _algorithm(algorithm)(control, traffic, previous, **options)
 
 
 def _unchanged(traffic: TrafficMatrix, previous: RingPlan) -> bool:
-    """The same demands, all served: the plan in force is the answer."""
+    """Return whether the demands are the same and all served: the plan in force is the answer."""
     old = previous.traffic
     return len(previous.unserved) == 0 and (
         traffic is old
@@ -204,7 +132,7 @@ def _same_ring(control: RingCircuits, old: RingCircuits) -> None:
 
 
 def _algorithm(name: str) -> Algorithm:
-    from sipml_ring.ilp import ring_ilp
+    from sipml_ring.ilp import ring_ilp  # HiGHS takes long to import
     from sipml_ring.mcf import ring_mcf
 
     known: dict[str, Algorithm] = {"ring-fast": ring_fast, "ring-ilp": ring_ilp, "ring-mcf": ring_mcf}

@@ -11,7 +11,8 @@ from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.collectives import all_reduce_bytes
 from sipml_core.lowering.gradients import ring_devices
-from sipml_core.lowering.groups import lower, traffic_bytes, two_tiers_fit
+from sipml_core.lowering.grouptemplate import traffic_bytes
+from sipml_core.lowering.joblowering import lower, two_tiers_fit
 from sipml_core.model.balanced import Placement, PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Axis, Operand, Phase, Role
@@ -89,10 +90,10 @@ def test_six_ops_take_the_time_worked_by_hand(hand, flat):
     assert timeline.total_us == 19.0
 
 
-@pytest.mark.parametrize("form", ["ring", "fluid"])
-def test_two_groups_synchronise_each_half_with_its_counterpart(hand, flat, form):
+@pytest.mark.parametrize("ring_steps", ["explicit", "fluid"])
+def test_two_groups_synchronise_each_half_with_its_counterpart(hand, flat, ring_steps):
     """With dp = 2, device d of both groups exchanges its 250 x 4 bytes: 1 us more on each, at once."""
-    plan = plan_of(mp=2, dp=2, collective=form)
+    plan = plan_of(mp=2, dp=2, ring_steps=ring_steps)
     tasks = lowered(six_ops_placed(hand), plan)
     across = [(s, d, size) for s, d, size in sends(tasks) if s // 2 != d // 2]
     assert {(s, d) for s, d, _ in across} == {(0, 2), (2, 0), (1, 3), (3, 1)}
@@ -180,11 +181,11 @@ def replicated(hand, size=300, holders=(0, 2), devices=4, **kwargs):
     return hand.placed(list(holders) * 3, mp=devices, **kwargs)
 
 
-@pytest.mark.parametrize("form", ["ring", "fluid"])
+@pytest.mark.parametrize("ring_steps", ["explicit", "fluid"])
 @pytest.mark.parametrize("dp", [1, 2, 3])
-def test_a_replicated_parameter_is_synchronised_over_holders_and_groups(hand, dp, form):
+def test_a_replicated_parameter_is_synchronised_over_holders_and_groups(hand, dp, ring_steps):
     """n holders x l groups of M bytes: each sends 2 M (n l - 1) / (n l)."""
-    tasks = lowered(replicated(hand), plan_of(mp=4, dp=dp, collective=form))
+    tasks = lowered(replicated(hand), plan_of(mp=4, dp=dp, ring_steps=ring_steps))
     sent = np.bincount(tasks.src, weights=tasks.size_bytes, minlength=4 * dp).reshape(dp, 4)
     assert sent[:, [0, 2]] == pytest.approx(np.full((dp, 2), all_reduce_bytes(1200.0, 2 * dp)))
     assert (sent[:, [1, 3]] == 0).all()
@@ -206,7 +207,7 @@ def test_holders_out_of_range_ring_over_the_whole_group(hand):
 
 def test_every_optimizer_waits_for_every_holder_of_every_group(hand):
     """An update needs the whole sum: all gradient parts of all groups come before it."""
-    tasks = lowered(replicated(hand), plan_of(mp=4, dp=2, collective="ring"))
+    tasks = lowered(replicated(hand), plan_of(mp=4, dp=2, ring_steps="explicit"))
     graph = digraph(tasks)
     gradients = {2, 3, 8, 9}
     for update in (4, 5, 10, 11):
@@ -215,7 +216,7 @@ def test_every_optimizer_waits_for_every_holder_of_every_group(hand):
 
 def test_a_device_that_only_passes_on_waits_for_its_group(hand):
     """In the ring over all four devices nothing is sent before a gradient of that group is made."""
-    tasks = lowered(replicated(hand, range_hops=1), plan_of(mp=4, collective="ring"))
+    tasks = lowered(replicated(hand, range_hops=1), plan_of(mp=4, ring_steps="explicit"))
     graph = digraph(tasks)
     for transfer in range(tasks.compute_tasks, tasks.nodes):
         assert nx.ancestors(graph, transfer) & {2, 3}
@@ -252,13 +253,13 @@ def in_full(placement, *ops):
     return attrs.evolve(placement, graph=attrs.evolve(graph, duplicated=mask))
 
 
-@pytest.mark.parametrize("form", ["ring", "fluid"])
+@pytest.mark.parametrize("ring_steps", ["explicit", "fluid"])
 @pytest.mark.parametrize("dp", [1, 2, 3])
-def test_gradients_of_a_duplicated_op_are_summed_over_groups_alone(hand, dp, form):
+def test_gradients_of_a_duplicated_op_are_summed_over_groups_alone(hand, dp, ring_steps):
     """The whole M bytes are on each of 4 devices, also on those without a part: each sends
     2 M (l - 1) / l to its counterparts, and nothing inside the group."""
     placement = in_full(replicated(hand), "f", "wgrad", "update")
-    plan = plan_of(mp=4, dp=dp, collective=form)
+    plan = plan_of(mp=4, dp=dp, ring_steps=ring_steps)
     tasks = lowered(placement, plan)
     sent = np.bincount(tasks.src, weights=tasks.size_bytes, minlength=4 * dp)
     assert sent == pytest.approx(np.full(4 * dp, all_reduce_bytes(1200.0, dp)))
@@ -277,7 +278,9 @@ def test_an_update_of_a_duplicated_op_waits_for_its_own_device_in_all_groups(han
 
 def test_a_device_without_a_part_sends_its_copy_when_the_makers_are_done(hand):
     """Devices 1 and 3 did the same at the same time: they send after both makers of their group."""
-    tasks = lowered(in_full(replicated(hand), "f", "wgrad", "update"), plan_of(mp=4, dp=2, collective="ring"))
+    tasks = lowered(
+        in_full(replicated(hand), "f", "wgrad", "update"), plan_of(mp=4, dp=2, ring_steps="explicit")
+    )
     graph = digraph(tasks)
     for transfer in range(tasks.transfers):
         source = tasks.src[transfer]
@@ -394,7 +397,7 @@ def test_ops_without_parameters_do_not_run_ahead(hand, flat):
 
 def test_a_mark_comes_after_all_of_its_iteration(hand):
     """Whatever fires before mark k + 1 and not before mark k is iteration k + 1: nothing is left over."""
-    plan = plan_of(mp=2, dp=2, iterations=2, collective="ring")
+    plan = plan_of(mp=2, dp=2, iterations=2, ring_steps="explicit")
     tasks = lowered(six_ops_placed(hand), plan)
     graph = digraph(tasks)
     first, second = (nx.ancestors(graph, int(mark)) for mark in tasks.marks)
@@ -482,7 +485,7 @@ STRATEGIES = st.fixed_dictionaries(
     {
         "mp": st.integers(1, 4),
         "dp": st.integers(1, 3),
-        "collective": st.sampled_from(["ring", "fluid"]),
+        "ring_steps": st.sampled_from(["explicit", "fluid"]),
         "recompute": st.booleans(),
         "iterations": st.integers(1, 2),
         "bucket_bytes": st.sampled_from([1.0, 100.0, 1e9]),
@@ -588,7 +591,7 @@ def test_the_forward_pass_reads_what_the_plan_says(two_layers, gpu, drawn, dims,
 
 def test_the_same_plan_gives_the_same_bytes(two_layers, gpu):
     """Two lowerings agree in every array."""
-    plan = plan_of(mp=3, dp=2, iterations=2, recompute=True, collective="ring")
+    plan = plan_of(mp=3, dp=2, iterations=2, recompute=True, ring_steps="explicit")
     placement = random_placement(two_layers(layers=3), gpu, 3, "nio", 1)
     one, other = lowered(placement, plan), lowered(placement, plan)
     for field in attrs.fields(type(one)):

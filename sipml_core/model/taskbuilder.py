@@ -7,7 +7,7 @@ from collections.abc import Sequence
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sipml_core.model import BARRIER, TaskGraph
+from sipml_core.model.taskgraph import BARRIER, TaskGraph
 
 #: Ids of nodes: 0, 1, ... for compute tasks and barriers, -1, -2, ... for transfers until `build` renumbers.
 Nodes = NDArray[np.int32]
@@ -54,10 +54,10 @@ class TaskBuilder:
         dst: ArrayLike,
         size_bytes: ArrayLike,
         priority: ArrayLike,
-        hops: ArrayLike = 1.0,
+        latency_steps: ArrayLike = 1.0,
     ) -> Nodes:
         """Transfers between different GPUs. `size_bytes` in bytes."""
-        columns = _broadcast(src, dst, size_bytes, priority, hops)
+        columns = _broadcast(src, dst, size_bytes, priority, latency_steps)
         kinds = (np.int32, np.int32, np.float64, np.int32, np.float64)
         self._transfers.append(_flat(columns, kinds))
         first = self._transfer_count
@@ -82,7 +82,7 @@ class TaskBuilder:
         """
         succ_start, successors = self._successors()
         gpu, duration_us, task_priority, label = _joined(self._tasks, 4)
-        src, dst, size_bytes, transfer_priority, hops = _joined(self._transfers, 5)
+        src, dst, size_bytes, transfer_priority, latency_steps = _joined(self._transfers, 5)
         return TaskGraph(
             gpus=self.gpus,
             gpu=gpu,
@@ -91,7 +91,7 @@ class TaskBuilder:
             src=src,
             dst=dst,
             size_bytes=size_bytes,
-            hops=hops,
+            latency_steps=latency_steps,
             succ_start=succ_start,
             successors=successors,
             marks=np.asarray(marks, dtype=np.int32).reshape(-1),

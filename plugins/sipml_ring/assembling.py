@@ -1,0 +1,79 @@
+"""A plan from what the kernel returned, and what it needs to know of the plan in force."""
+
+from __future__ import annotations
+
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.model import TrafficMatrix
+from sipml_ring import kernel
+from sipml_ring.circuits import RingCircuits
+from sipml_ring.lightpaths import Lightpaths
+from sipml_ring.ring_plan import RingPlan
+
+
+def assemble(
+    algorithm: str,
+    control: RingCircuits,
+    traffic: TrafficMatrix,
+    planned: kernel.Planned,
+    before: Lightpaths | None,
+    waited: NDArray[np.int32] | None,
+    proved: bool | None = None,
+) -> RingPlan:
+    """Return the plan, checked, of what a kernel returned for these circuits before and these `waits`."""
+    circuits, total = planned.circuits, planned.count.sum(axis=1)  # total: circuits of each pair
+
+    waits_now = np.ones(len(planned.unserved), np.int32)
+    if waited is not None:
+        waits_now += waited[planned.unserved]
+
+    dark_us = np.where(planned.kept < total, control.reconfiguration_us, 0.0)
+    if control.retuning is not None:
+        times_us = control.retuning.circuit_times_us(
+            before, circuits, gpus=control.gpus, segments=control.segments
+        )
+        dark_us = np.zeros(len(total))
+        np.maximum.at(dark_us, circuits.pair, times_us)  # the slowest circuit of each pair
+
+    plan = RingPlan(
+        gpus=control.gpus,
+        src=circuits.src,
+        dst=circuits.dst,
+        gbps=total * control.circuit_gbps,
+        kept_gbps=planned.kept * control.circuit_gbps,
+        dark_us=dark_us,
+        control=control,
+        traffic=traffic,
+        algorithm=algorithm,
+        demand=planned.demand,
+        count=planned.count,
+        circuit_pair=circuits.pair,
+        circuit_direction=circuits.direction,
+        circuit_index=circuits.index,
+        unserved=planned.unserved,
+        waited=waits_now,
+        proved=proved,
+        period=control.segments,
+    )
+    if __debug__:
+        plan.check()
+    return plan
+
+
+def circuits_of(previous: RingPlan | None) -> Lightpaths | None:
+    """Return the circuits of a plan, if there is one."""
+    return None if previous is None else previous.circuits
+
+
+def waits(traffic: TrafficMatrix, previous: RingPlan | None) -> NDArray[np.int32] | None:
+    """Return for how many plans each pair has waited; None: no pair has. [traffic pairs]"""
+    if previous is None or len(previous.unserved) == 0 or traffic.pairs == 0:
+        return None
+    # at: row of `traffic` where each pair that waited should be; same: whether it is there.
+    key = previous.traffic.key[previous.unserved]
+    at = np.minimum(np.searchsorted(traffic.key, key), traffic.pairs - 1)
+    same = traffic.key[at] == key
+    result = np.zeros(traffic.pairs, np.int32)
+    result[at[same]] = previous.waited[same]
+    return result

@@ -1,0 +1,37 @@
+/* One ordered pair of GPUs while circuits are placed, and the order of pairs by circuits / demand. */
+#ifndef SIPRING_ROW_H
+#define SIPRING_ROW_H
+
+#include <stdint.h>
+
+enum { CW = 0, CCW = 1, DIRECTIONS = 2 };
+
+/* One ordered pair. Direction d covers `hops[d]` segments from `start[d]` on; hops 0: the direction is not allowed. */
+typedef struct {
+    double demand;
+    int32_t src, dst;
+    int32_t asked; /* row of the demand, or -1: only the previous plan has this pair */
+    int32_t start[DIRECTIONS], hops[DIRECTIONS];
+    int32_t count[DIRECTIONS];
+    int32_t need; /* circuits that the minimum requires of this pair */
+    int32_t waited;
+    uint8_t first; /* its shorter allowed direction */
+    uint8_t served; /* counts for the minimum */
+} row_t;
+
+static inline int32_t total(const row_t *r) { return r->count[CW] + r->count[CCW]; }
+static inline double ratio(const row_t *r) { return total(r) / r->demand; }
+
+/* The served row with the lowest ratio, kept while circuits come and go: a tree whose leaves are the rows and whose
+ * inner nodes name the lower of their two children, the left one of equals. */
+typedef struct {
+    const row_t *row;
+    int32_t *node, leaves; /* [2 leaves] rows, or -1; NULL: not kept */
+} rank_t;
+
+int rank_open(rank_t *rank, const row_t *row, int32_t rows); /* 0, or -1: out of memory */
+void rank_update(rank_t *rank, int32_t row);                 /* the circuits of `row` have changed */
+int32_t rank_lowest(const rank_t *rank);                     /* the first of equals; -1: none is served */
+void rank_close(rank_t *rank);
+
+#endif

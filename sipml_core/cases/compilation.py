@@ -1,0 +1,232 @@
+"""From a case to what the engine runs: every variant with its tasks, its network and its circuits."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from typing import TypeVar
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.cases.case import Case
+from sipml_core.cases.reuse import Reuse
+from sipml_core.cases.steps import (
+    Driven,
+    built_fabric,
+    check_scheduler,
+    circuits_for,
+    group_template,
+    lowered,
+    whole_job,
+)
+from sipml_core.cases.variants import Variant, exchanges, variants_of
+from sipml_core.errors import InfeasibleError
+from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold
+from sipml_core.model import Fabric, Network, Plan, TaskGraph
+from sipml_core.scheduling import ScheduledCircuits
+
+T = TypeVar("T")
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CompiledCase:
+    """A variant that is known to fit and to have its routes, ready to simulate."""
+
+    variant: Variant
+    #: Of the simulated groups; `repeats` times as much is the whole job.
+    tasks: TaskGraph
+    network: Network
+    circuits: ScheduledCircuits | None
+    #: GPUs whose accounts count.
+    simulated: NDArray[np.int32]
+    traffic: TrafficBytes
+
+    @property
+    def case(self) -> Case:
+        return self.variant.case
+
+    @property
+    def plan(self) -> Plan:
+        return self.variant.plan
+
+    @property
+    def fabric(self) -> Fabric:
+        return self.variant.fabric
+
+    @property
+    def repeats(self) -> int:
+        """How often the simulated groups stand in the job: 1 unless it is folded."""
+        return self.plan.gpus // len(self.simulated)
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader should know of how the case was compiled."""
+        notes = list(self.fabric.notes)
+        if not self.variant.placement.converged:
+            notes.append("Algorithm 1 did not converge; a fallback placement is used")
+        if self.plan.exchange == "chain":
+            notes.append("GPUs of a group exchange along a chain")
+        if self.repeats > 1:
+            notes.append(f"simulated {self.plan.dp // self.repeats} of {self.plan.dp} groups")
+        return tuple(notes)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CaseTraffic:
+    """A variant that fits, and what it would send: enough for an estimate."""
+
+    variant: Variant
+    lowering: Lowering
+    pairs: Pairs
+    #: All `pairs.tasks` on the fabric, and what each link carries under the first circuits.
+    network: Network
+    #: [links] [Gbps]
+    capacity_gbps: NDArray[np.float64]
+    #: Of one circuit; 0 on packet networks.
+    circuit_gbps: float
+
+
+def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
+    """Return the case in each exchange inside groups, and each all-reduce, that its fabric offers.
+
+    Raises
+    ------
+    InfeasibleError
+        In no variant does the plan fit the memory, the degree and the reach of the interconnect, with a
+        route for each pair that must talk.
+    """
+    return _in_each_variant(case, reuse, compile_variant)
+
+
+def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
+    """Return what `compile_case` would compile, with the circuits of the whole job's traffic, without tasks.
+
+    Raises
+    ------
+    InfeasibleError
+        As `compile_case`.
+    """
+    return _in_each_variant(case, reuse, variant_traffic)
+
+
+def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], T]) -> list[T]:
+    """Return what `step` makes of each variant that can run; `InfeasibleError` if none can."""
+    fabric = reuse(built_fabric, case.interconnect.topology, case.interconnect.cluster)
+    check_scheduler(fabric, case.interconnect)
+    found: list[T] = []
+    refusals: list[InfeasibleError] = []
+    for exchange in exchanges(fabric, case.plan):
+        try:
+            found += [step(variant, reuse) for variant in variants_of(case, fabric, exchange, reuse)]
+        except InfeasibleError as error:
+            refusals.append(error)
+    if not found:
+        raise refusals[0]  # where both exchanges are tried, the chain, which is less limited
+    return found
+
+
+def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
+    """Return the variant's groups with GPUs."""
+    template = reuse(group_template, variant.placement, variant.plan)
+    order = None if variant.fabric.order is None else tuple(variant.fabric.order.tolist())
+    return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.server_gpus)
+
+
+def compile_variant(variant: Variant, reuse: Reuse) -> CompiledCase:
+    """Return the variant with the tasks of all groups, or of the first few where these stand for all."""
+    lowering = variant_lowering(variant, reuse)
+    compiled = _folded(variant, lowering)
+    if compiled is not None:
+        return compiled
+    case = variant.case
+    tasks = reuse(whole_job, lowering, case.interconnect.cluster.jitter, case.seed, keep=2)
+    driven = circuits_for(case.interconnect, variant.fabric, tasks)
+    return CompiledCase(
+        variant=variant,
+        tasks=tasks,
+        network=driven.network,
+        circuits=driven.circuits,
+        simulated=lowering.gpu_of.reshape(-1),
+        traffic=lowering.template.traffic,
+    )
+
+
+def variant_traffic(variant: Variant, reuse: Reuse) -> CaseTraffic:
+    """Return what the variant would send, and the circuits of its first plan."""
+    lowering = variant_lowering(variant, reuse)
+    pairs = Pairs.of(lowering)
+    driven = circuits_for(variant.case.interconnect, variant.fabric, pairs.tasks)
+    control = variant.fabric.circuits
+    return CaseTraffic(
+        variant=variant,
+        lowering=lowering,
+        pairs=pairs,
+        network=driven.network,
+        capacity_gbps=_first_capacity_gbps(driven),
+        circuit_gbps=control.circuit_gbps if control else 0.0,
+    )
+
+
+def _first_capacity_gbps(driven: Driven) -> NDArray[np.float64]:
+    """Return what the links carry under the first plan. [links] [Gbps]"""
+    network, circuits = driven.network, driven.circuits
+    capacity_gbps = network.link_gbps.copy()
+    if circuits:
+        ends = network.circuit_src, network.circuit_dst
+        capacity_gbps[network.first_circuit :] = circuits.plan.capacity_gbps(*ends)
+    return capacity_gbps
+
+
+def _folded(variant: Variant, lowering: Lowering) -> CompiledCase | None:
+    """Return the first groups where they stand for all; None where all are to be simulated.
+
+    Raises
+    ------
+    NoSymmetryError
+        The experiment requires folding, and it would not be exact.
+    """
+    interconnect, fabric, wanted = variant.case.interconnect, variant.fabric, variant.case.engine.fold
+    if wanted == "never" or lowering.plan.dp == 1:
+        return None
+    try:
+        _refuse_unforeseen(variant)
+        pairs = Pairs.of(lowering)
+        driven = circuits_for(interconnect, fabric, pairs.tasks)
+        circuits = driven.circuits
+        replanned = circuits is not None and circuits.interval_us is not None
+        control = fabric.circuits if replanned else None
+        folded = fold(pairs, driven.network, _first_capacity_gbps(driven), control)
+    except NoSymmetryError as error:
+        if wanted == "auto":
+            return None
+        raise NoSymmetryError(
+            f'engine.fold = "require", but on {interconnect.label} groups are not alike: {error}'
+        ) from None
+    if folded.control is not None:
+        part = attrs.evolve(fabric, circuits=folded.control)
+        circuits = circuits_for(interconnect, part, folded.tasks, folded.network).circuits
+    elif circuits:
+        circuits = circuits.on(folded.network)
+    return CompiledCase(
+        variant=variant,
+        tasks=folded.tasks,
+        network=folded.network,
+        circuits=circuits,
+        simulated=folded.gpus,
+        traffic=lowering.template.traffic,
+    )
+
+
+def _refuse_unforeseen(variant: Variant) -> None:
+    """Raise `NoSymmetryError` where groups part only while the job runs."""
+    interconnect, control = variant.case.interconnect, variant.fabric.circuits
+    if interconnect.cluster.jitter:
+        raise NoSymmetryError("jitter gives every task a duration of its own")
+    replanned = control is not None and control.interval_us is not None
+    for component in (interconnect.scheduler, interconnect.estimator):
+        if replanned and component and not component.treats_alike:
+            raise NoSymmetryError(
+                f"circuits are re-planned while the job runs, and {component.name!r} may treat groups "
+                "differently"
+            )

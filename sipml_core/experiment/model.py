@@ -1,0 +1,178 @@
+"""An experiment as values: the tables of its file, jobs, interconnects, and all of them together."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+import attrs
+
+from sipml_core.errors import ConfigError
+from sipml_core.fields import between, each, one_of, option, parse_us, positive
+from sipml_core.model import MAX_GPUS, MAX_SAMPLES, PRECISIONS, Cluster, Execution, Plan
+from sipml_core.plugin import Estimator, GpuModel, Placer, Scheduler, Topology, Workload
+
+#: The largest integer of a TOML file, and of the engine.
+MAX_SEED = 2**63 - 1
+#: Candidates that a search may be asked to simulate.
+MAX_TOP = 10_000
+
+LAYOUTS = ("auto", "sample", "tensor", "megatron")
+
+
+@attrs.frozen(kw_only=True)
+class StrategyTable(Execution):
+    """[strategy], and `plan` inside a [[workload]]."""
+
+    mp: int | None = option(
+        None, validator=attrs.validators.optional(between(1, MAX_GPUS)),
+        doc="model-parallel degree; left out: N / dp, or every divisor of N is tried",
+    )  # fmt: skip
+    dp: int | None = option(
+        None,
+        validator=attrs.validators.optional(between(1, MAX_GPUS)),
+        doc="data-parallel degree; left out: N / mp",
+    )
+    global_batch: int | None = option(
+        None, validator=attrs.validators.optional(between(1, MAX_SAMPLES)),
+        doc="samples in one iteration, all replicas together; left out: the workload's default",
+    )  # fmt: skip
+    layout: str = option(
+        "auto", validator=one_of(*LAYOUTS),
+        doc='how ops are cut: by cost ("auto"), along samples, or as tensor parallelism does, which '
+        'divides what is between two all-reduces ("tensor") or repeats it on every GPU ("megatron")',
+    )  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
+class GpuTable:
+    """[gpu], beside the options of the model it names."""
+
+    name: str = option("v100", doc="GPU model, see `plugins`")
+    precision: str = option("mixed", validator=one_of(*PRECISIONS), doc="number format of the training step")
+
+
+@attrs.frozen(kw_only=True)
+class EngineTable:
+    """[engine]"""
+
+    queue: str = option(
+        "pair", validator=one_of("pair", "source"),
+        doc="one transfer at a time per pair of GPUs, or per sending GPU as in a NIC's FIFO",
+    )  # fmt: skip
+    max_time_us: float | None = option(
+        None, converter=attrs.converters.optional(parse_us), validator=attrs.validators.optional(positive),
+        unit="us", doc="simulated time after which a run stops with an error and a search drops a candidate",
+    )  # fmt: skip
+    fold: str = option(
+        "never", validator=one_of("auto", "never", "require"),
+        doc='simulate the first groups for all where that is exact ("auto"); "require": stop where it is not',
+    )  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
+class SearchTable:
+    """[search], and `search` inside a [[workload]]: what `search` may vary. `run` ignores it."""
+
+    global_batches: tuple[int, ...] | None = option(
+        None, validator=attrs.validators.optional(each(between(1, MAX_SAMPLES))),
+        doc="global batches to try; left out: powers of two inside the measured convergence data",
+    )  # fmt: skip
+    mp: tuple[int, ...] | None = option(
+        None, validator=attrs.validators.optional(each(between(1, MAX_GPUS))),
+        doc="model-parallel degrees to try, of which those that divide N count; left out: all divisors of N",
+    )  # fmt: skip
+    layouts: tuple[str, ...] | None = option(
+        None, validator=attrs.validators.optional(each(one_of(*LAYOUTS))),
+        doc="layouts to try, see [strategy]; left out: that of [strategy]",
+    )  # fmt: skip
+    top: int = option(
+        4, validator=between(1, MAX_TOP),
+        doc="strategies simulated in full for each workload and interconnect, the best by the estimate",
+    )  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
+class Job:
+    """A workload and how it is divided."""
+
+    label: str
+    workload: Workload
+    table: StrategyTable
+    placer: Placer
+    search: SearchTable = attrs.Factory(SearchTable)
+    #: Placers that `search` tries; none: `placer` alone.
+    placers: tuple[Placer, ...] = ()
+
+    def plan(self, gpus: int, mp: int | None = None, global_batch: int | None = None) -> Plan:
+        """The strategy on `gpus` GPUs; `mp` and `global_batch` override the table's.
+
+        Raises `ConfigError` if the degrees do not multiply to N, or the batch does not divide.
+        """
+        mp, dp = degrees(gpus, mp or self.table.mp, None if mp else self.table.dp)
+        batch = global_batch or self.table.global_batch or self.workload.default_global_batch
+        shared = {field.name: getattr(self.table, field.name) for field in attrs.fields(Execution)}
+        return Plan(mp=mp, dp=dp, global_batch=batch, **shared)
+
+    @property
+    def searched(self) -> bool:
+        return self.table.mp is None and self.table.dp is None
+
+    def with_layout(self, layout: str) -> Job:
+        """The same job, its ops cut in another way."""
+        return attrs.evolve(self, table=attrs.evolve(self.table, layout=layout))
+
+
+@attrs.frozen(kw_only=True)
+class Interconnect:
+    """A topology, the bandwidth it is given, and who schedules its circuits."""
+
+    label: str
+    topology: Topology
+    cluster: Cluster
+    scheduler: Scheduler | None
+    #: What the scheduler is shown of the next interval; None where there is no scheduler.
+    estimator: Estimator | None
+
+
+@attrs.frozen(kw_only=True)
+class Experiment:
+    """Everything a run depends on."""
+
+    title: str
+    seed: int
+    baseline: str
+    gpu: GpuModel
+    gpu_name: str
+    precision: str
+    jobs: tuple[Job, ...]
+    interconnects: tuple[Interconnect, ...]
+    engine: EngineTable
+    #: The tables this was read from, overrides included: enough to repeat the run.
+    tables: Mapping[str, Any]
+
+
+def degrees(gpus: int, mp: int | None, dp: int | None) -> tuple[int, int]:
+    """(mp, dp) with mp x dp = N, from either or both."""
+    if mp is None:
+        mp = gpus // dp if dp and gpus % dp == 0 else None
+    if dp is None:
+        dp = gpus // mp if mp and gpus % mp == 0 else None
+    if mp is None or dp is None or mp * dp != gpus:
+        given = ", ".join(f"{name}={value}" for name, value in (("mp", mp), ("dp", dp)) if value)
+        raise ConfigError(
+            f"mp x dp must be {gpus} GPUs, got {given}; nearest valid: {_near_degrees(gpus, mp, dp)}"
+        )
+    return mp, dp
+
+
+def _near_degrees(gpus: int, mp: int | None, dp: int | None) -> str:
+    pairs = [(k, gpus // k) for k in divisors(gpus)]
+    distance = (lambda pair: abs(pair[0] - mp)) if mp else (lambda pair: abs(pair[1] - (dp or 1)))
+    return " or ".join(f"mp={k}, dp={l}" for k, l in sorted(sorted(pairs, key=distance)[:2]))
+
+
+def divisors(number: int) -> list[int]:
+    """All divisors, ascending."""
+    small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
+    return sorted({*small, *(number // k for k in small)})

@@ -1,0 +1,59 @@
+"""Ordered pairs of GPUs as single numbers, to sort, look up and count them in bulk."""
+
+from __future__ import annotations
+
+from typing import Any, TypeVar
+
+import attrs
+import numpy as np
+from numpy.typing import ArrayLike, NDArray
+
+_Integer = TypeVar("_Integer", bound=np.integer[Any])
+
+
+def sorted_unique(values: NDArray[_Integer]) -> NDArray[_Integer]:
+    """Return each value once, ascending, as `np.unique` does, which hashes and is many times slower.
+
+    >>> sorted_unique(np.array([7, 3, 7, 5]))
+    array([3, 5, 7])
+    """
+    ordered = np.sort(values, axis=None)
+    new = np.ones(len(ordered), dtype=np.bool_)
+    np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
+    return ordered[new]
+
+
+@attrs.frozen
+class PairIndex:
+    """Numbers the ordered pairs of `gpus` GPUs: pair (src, dst) is ``src * gpus + dst``.
+
+    >>> index = PairIndex(4)
+    >>> index.key([0, 2], [3, 1])
+    array([3, 9])
+    >>> index.ends(np.array([3, 9]))
+    (array([0, 2], dtype=int32), array([3, 1], dtype=int32))
+
+    Three transfers of two pairs: the pairs that occur, and which of them each transfer is of.
+
+    >>> index.unique([2, 0, 2], [1, 3, 1])
+    (array([3, 9]), array([1, 0, 1]))
+    """
+
+    gpus: int
+
+    def key(self, src: ArrayLike, dst: ArrayLike) -> NDArray[np.int64]:
+        """Return the number of each pair, in the order of (src, dst). [pairs]"""
+        first, second = np.asarray(src, dtype=np.int64), np.asarray(dst, dtype=np.int64)
+        return np.asarray(first * self.gpus + second, dtype=np.int64)
+
+    def ends(self, key: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return the two ends of each pair. [pairs], [pairs]"""
+        return (key // self.gpus).astype(np.int32), (key % self.gpus).astype(np.int32)
+
+    def unique(self, src: ArrayLike, dst: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+        """Return each pair that occurs once, ascending, and where among these each given pair stands.
+
+        [distinct pairs], [pairs]
+        """
+        keys, row = np.unique(self.key(src, dst), return_inverse=True)
+        return keys, row.reshape(-1)

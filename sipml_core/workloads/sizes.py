@@ -1,0 +1,14 @@
+"""How large a model may be: far past any that exists, and small enough to be counted and drawn up."""
+
+from __future__ import annotations
+
+#: Every layer is some ten ops, whose times and places are computed one by one.
+MAX_LAYERS = 1000
+#: Features of a token, and inner features of a layer.
+MAX_FEATURES = 2**20
+#: Tokens of a sample.
+MAX_TOKENS = 2**20
+#: Tokens of a vocabulary, and classes of a picture.
+MAX_CLASSES = 2**24
+#: Height and width of a picture.
+MAX_PIXELS = 2**16
