@@ -177,17 +177,16 @@ def test_an_output_folder_that_cannot_be_made_is_refused_before_the_run(file, tm
     assert "cannot write to the output folder" in refused("run", file, "--out", tmp_path / "taken" / "out")
 
 
-def test_a_narrow_terminal_gets_whole_numbers():
+def test_a_narrow_terminal_gets_whole_numbers(registry):
     """80 columns hold the main columns, uncut."""
     from rich.console import Console
 
     from sipml_core.cases.running import run_experiment
     from sipml_core.experiment.reading import read_experiment
-    from sipml_core.plugin.registry import load
     from sipml_core.report.tables import result_tables
 
     console = Console(width=80, record=True, file=io.StringIO())
-    for table in result_tables(run_experiment(read_experiment(tomllib.loads(GOOD), load())), console.width):
+    for table in result_tables(run_experiment(read_experiment(tomllib.loads(GOOD), registry)), console.width):
         console.print(table)
     text = console.export_text()
     assert "…" not in text
