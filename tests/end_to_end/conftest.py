@@ -20,11 +20,11 @@ def scheduled(registry):
         if fabric.circuits is None:
             return fabric, network, None
         scheduler = registry.find("scheduler", topology.scheduler)
-        made = registry.find("estimator", estimator)
+        forecaster = registry.find("estimator", estimator)
         driver = ScheduledCircuits(
             control=fabric.circuits,
             scheduler=scheduler(scheduler.Options()),
-            estimator=made(made.Options()).start(network, tasks),
+            estimator=forecaster(forecaster.Options()).start(network, tasks),
             network=network,
             total_bytes=job_bytes(network, tasks),
         )

@@ -111,9 +111,9 @@ def test_equal_hops_are_emulated_once(monkeypatch):
     emulated = []
     original = retune._emulate
 
-    def counted(hops, compiler, *rest):
+    def counted(hops, bench, *rest):
         emulated.append(sorted(hops))
-        return original(hops, compiler, *rest)
+        return original(hops, bench, *rest)
 
     monkeypatch.setattr(retune, "_emulate", counted)
     monkeypatch.setattr(retune, "_cache", {})
@@ -155,17 +155,17 @@ def test_what_the_lock_loop_sees_sets_the_errors_it_removes():
 
 @pytest.mark.parametrize("bench", [{}, {"tau_us": 1000.0}, {"timing": LinkTiming(lock_us=1e6)}])
 @pytest.mark.parametrize("control", ["open-loop", "over-drive", "pi-lock"])
-def test_the_steps_that_a_refusal_names_are_taken(compiler, control):
+def test_the_steps_that_a_refusal_names_are_taken(bench, control):
     """Both ends of the range, by every law; a little beyond is refused with the same range."""
     with pytest.raises(HwsimError) as refusal:
-        retune_time_us(200.0, step_us=1e12, **compiler)
+        retune_time_us(200.0, step_us=1e12, **bench)
     found = re.search(r"step_us must be from (\S+) to (\S+) for", str(refusal.value))
     least, most = map(float, found.groups())
-    retune_time_us(200.0, control=control, step_us=most, **compiler)
-    RetuneBench(control=control, step_us=least, **compiler)
+    retune_time_us(200.0, control=control, step_us=most, **bench)
+    RetuneBench(control=control, step_us=least, **bench)
     for beyond in (least / 1.001, most * 1.001):
         with pytest.raises(HwsimError, match=re.escape(found.group())):
-            RetuneBench(step_us=beyond, **compiler)
+            RetuneBench(step_us=beyond, **bench)
 
 
 def test_hops_between_lines_are_signed():

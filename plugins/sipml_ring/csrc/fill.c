@@ -244,7 +244,7 @@ static void sift(entry_t *heap, int32_t many, int32_t at)
 static int may_add(const net_t *net, int32_t row, int d)
 {
     if (net->row[row].hops[d] == 0) return 0;
-    return net->continuous ? net_find(net, row, d) >= 0 : net_room(net, row, d);
+    return net->continuous ? net_open(net, row, d) : net_room(net, row, d);
 }
 
 /* Lowest ratio first, of those without circuits the longest waiting; a pair that finds nothing leaves. Once in the

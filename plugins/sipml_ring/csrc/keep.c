@@ -84,6 +84,7 @@ int net_relabel(net_t *net)
     size_t masks = (size_t)net->rows * DIRECTIONS * (size_t)net->words;
     int32_t becomes[DIRECTIONS][SIPRING_MAX_WAVELENGTHS];
     uint64_t *now;
+    if (!net->past) return SIPRING_OK;
     for (int d = 0; d < DIRECTIONS; d++)
         if (match(net, d, becomes[d]) != SIPRING_OK) return SIPRING_EMEMORY;
     now = malloc(sizeof(uint64_t) * (masks + 1));

@@ -127,6 +127,7 @@ int net_build(net_t *net, const sipring_ring *ring, const sipring_demand *demand
     net->reach = ring->reach_hops < period ? ring->reach_hops : period;
     net->words = (widest + 63) / 64;
     net->continuous = ring->continuous;
+    net->past = previous && previous->circuits > 0;
     size_t n = (size_t)net->n, bits = (size_t)(most + 1) * DIRECTIONS * (size_t)net->words;
     net->row = malloc(sizeof(row_t) * (size_t)(most + 1));
     net->held = calloc(bits, sizeof(uint64_t));
@@ -202,6 +203,12 @@ static int idle_bits(const net_t *net, const row_t *r, int d, uint64_t *bits)
     return any != 0;
 }
 
+int net_open(const net_t *net, int32_t row, int d)
+{
+    uint64_t bits[SIPRING_MAX_WAVELENGTHS / 64];
+    return idle_bits(net, &net->row[row], d, bits);
+}
+
 static int32_t lowest(const uint64_t *bits, int32_t words)
 {
     for (int32_t w = 0; w < words; w++)
@@ -219,7 +226,7 @@ int32_t net_find(const net_t *net, int32_t row, int d)
     const uint64_t *left = net->free_mask[d] + (size_t)((r->start[d] + net->n - 1) % net->n) * (size_t)words;
     const uint64_t *right = net->free_mask[d] + (size_t)after * (size_t)words;
     if (!idle_bits(net, r, d, bits)) return -1;
-    for (int32_t w = 0; w < words; w++) any |= best[w] = bits[w] & past[w];
+    for (int32_t w = 0; w < words && net->past; w++) any |= best[w] = bits[w] & past[w];
     if (!any)
         for (int32_t w = 0; w < words; w++) any |= best[w] = bits[w] & ~left[w] & ~right[w];
     if (!any)

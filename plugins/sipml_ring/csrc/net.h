@@ -13,6 +13,7 @@ typedef struct {
     int32_t reach; /* segments that a circuit may span */
     int32_t words, rows, flexible; /* flexible: demanded rows that may use either direction */
     int continuous;
+    int past; /* the previous plan has circuits: some bit of `before` is set */
     row_t *row;
     uint64_t *free_mask[DIRECTIONS]; /* [n][words] idle wavelengths of each segment (continuous) */
     int32_t *room[DIRECTIONS];       /* [n] how many (converted) */
@@ -43,6 +44,7 @@ void net_drop(net_t *net, int32_t row, int d, int32_t index);
 int net_idle(const net_t *net, int32_t row, int d, int32_t index);
 void net_occupy(net_t *net); /* room left by the rows' counts (converted) */
 int net_room(const net_t *net, int32_t row, int d); /* 1 if every segment has some (converted) */
+int net_open(const net_t *net, int32_t row, int d); /* 1 if net_find would find an index (continuous) */
 void net_shift(net_t *net, int32_t row, int d, int32_t by); /* circuits more or fewer (converted) */
 double net_minimum(const net_t *net); /* over served rows */
 

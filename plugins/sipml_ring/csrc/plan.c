@@ -14,7 +14,7 @@ enum { SMALL = 100000 };
 typedef struct {
     double minimum; /* below 0: empty */
     int32_t *count; /* [rows][2] */
-    uint64_t *held;
+    uint64_t *held; /* continuous only */
 } snapshot_t;
 
 static size_t mask_words(const net_t *net) { return (size_t)net->rows * DIRECTIONS * (size_t)net->words; }
@@ -49,7 +49,7 @@ static void save(const net_t *net, snapshot_t *s)
 {
     s->minimum = net_minimum(net);
     get_counts(net, s->count);
-    memcpy(s->held, net->held, sizeof(uint64_t) * mask_words(net));
+    if (net->continuous) memcpy(s->held, net->held, sizeof(uint64_t) * mask_words(net));
 }
 
 static void load(net_t *net, const snapshot_t *s)
@@ -139,7 +139,8 @@ static void needs(const net_t *net, double goal, int32_t *need)
 }
 
 /* On small rings, where one circuit is a large part of the minimum: place what a minimum just above the best needs,
- * pair by pair in several orders, now and then in the longer direction first, and climb from there. */
+ * pair by pair in several orders, now and then in the longer direction first, and climb from there. The net is the best
+ * before and after. */
 static int retry(net_t *net, double ceiling, snapshot_t *best)
 {
     int64_t w = net->ring->wavelengths[CW] + net->ring->wavelengths[CCW], images = net->ring->gpus / net->n;
@@ -148,7 +149,7 @@ static int retry(net_t *net, double ceiling, snapshot_t *best)
     int32_t *need = order ? order + net->rows : NULL;
     double asked = 0;
     uint32_t state = 1;
-    int status = SIPRING_OK;
+    int status = SIPRING_OK, tried = 0;
     if (!order) return SIPRING_EMEMORY;
     for (; rounds > 0 && best->minimum > 0 && best->minimum < ceiling * NEARLY; rounds--) {
         double goal = best->minimum * (1 + 1e-9);
@@ -157,6 +158,7 @@ static int retry(net_t *net, double ceiling, snapshot_t *best)
             if (!net_may_fit(net, need)) break;
             asked = goal;
         }
+        tried = 1;
         int lost = 0; /* a pair below the goal stays there: nobody else adds to it */
         net_clear(net);
         shuffle(order, net->rows, &state);
@@ -172,6 +174,7 @@ static int retry(net_t *net, double ceiling, snapshot_t *best)
         if ((status = net_climb(net, ceiling)) != SIPRING_OK) break;
         save(net, best);
     }
+    if (tried && status == SIPRING_OK) load(net, best);
     free(order);
     return status;
 }
@@ -180,17 +183,19 @@ static int retry(net_t *net, double ceiling, snapshot_t *best)
 static int from_nothing(net_t *net, const int32_t *need, double t, snapshot_t *best)
 {
     int32_t w = net->ring->wavelengths[CW] + net->ring->wavelengths[CCW], status = SIPRING_OK;
+    int at_best = 0; /* the circuits of the net are those of `best` */
     w = (w + 1) / 2;
     for (int32_t margin = 0; t > 0 && margin < w; margin += 1 + margin / 4) {
         double lower = t * (1 - (double)margin / w);
         trim(net, need, lower);
         if ((status = net_colour(net)) != SIPRING_OK) return status;
         lift_to_need(net, lower * NEARLY);
-        if (net_minimum(net) > best->minimum) save(net, best);
+        at_best = net_minimum(net) > best->minimum;
+        if (at_best) save(net, best);
         if (net_minimum(net) >= lower * NEARLY) break;
     }
     if (best->minimum > 0) {
-        load(net, best);
+        if (!at_best) load(net, best);
     } else {
         status = net_admit(net);
     }
@@ -198,7 +203,6 @@ static int from_nothing(net_t *net, const int32_t *need, double t, snapshot_t *b
     if ((status = net_climb(net, t > 0 ? t : INFINITY)) != SIPRING_OK) return status;
     save(net, best);
     if ((status = retry(net, t > 0 ? t : INFINITY, best)) != SIPRING_OK) return status;
-    load(net, best);
     if ((status = net_relabel(net)) != SIPRING_OK) return status;
     return net_fill(net);
 }
@@ -234,7 +238,6 @@ static int climb_freely(net_t *net, double *minimum)
         status = net_climb(net, INFINITY);
         save(net, &best);
         if (status == SIPRING_OK && net->flexible > 0) status = retry(net, INFINITY, &best);
-        load(net, &best);
         net->continuous = continuous;
     }
     *minimum = net_minimum(net);
@@ -278,7 +281,7 @@ static void emit(const net_t *net, sipring_plan *plan)
         for (int d = 0; d < DIRECTIONS; d++) {
             const uint64_t *held = mask_of(net, net->held, row, d), *before = mask_of(net, net->before, row, d);
             for (int32_t w = 0; w < net->words; w++) {
-                kept += count_bits(held[w] & before[w]);
+                if (net->past) kept += count_bits(held[w] & before[w]);
                 for (uint64_t bits = held[w]; bits; bits &= bits - 1) {
                     plan->pair[plan->circuits] = (int32_t)p;
                     plan->direction[plan->circuits] = d;

@@ -6,6 +6,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 from sipml_ocs import OcsPlan, plan
+from sipml_ocs.ocs_planning import _by_claim
 
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.model.traffic import TrafficMatrix
@@ -205,6 +206,21 @@ class TestCrowded:
         gone = plan(traffic(6, without), switches=2, link_gbps=1, previous=self.made())
         back = self.made(gone)
         assert dict(zip(back.unserved_dst.tolist(), back.unserved_plans.tolist(), strict=True))[5] == 1
+
+
+@pytest.mark.parametrize(("seed", "longest"), [(0, 0), (1, 0), (2, 3), (3, 2**31 - 1)])
+def test_claims_are_in_the_order_that_is_stated(seed, longest):
+    """Plans waited, most first; demand, largest first; distance; number: as sorting by each in turn gives
+    it, with and without ties, and where one number cannot hold all four."""
+    rng = np.random.default_rng(seed)
+    src, dst = rng.integers(0, 2048, (2, 2500))
+    demand = rng.lognormal(0, 1, len(src)) if seed % 2 else rng.integers(1, 4, len(src))
+    demanded = TrafficMatrix.from_pairs(2048, src, np.where(src == dst, (dst + 1) % 2048, dst), demand)
+    waited = rng.integers(0, longest + 1, demanded.pairs).astype(np.int32)
+    waited[0] = longest
+    distance = (demanded.dst - demanded.src) % 2048
+    expected = np.lexsort((np.arange(demanded.pairs), distance, -demanded.demand, -waited.astype(float)))
+    assert _by_claim(demanded, waited).tolist() == expected.tolist()
 
 
 class TestRefusals:

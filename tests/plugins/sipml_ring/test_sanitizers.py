@@ -15,6 +15,7 @@ TESTS = Path(__file__).parent / "c"
         pytest.param("test_ring", [], id="continuous"),
         pytest.param("test_ring", ["converted"], id="converted"),
         pytest.param("test_refusals", [], id="refusals"),
+        pytest.param("test_cut", [], id="cut"),
         pytest.param("fuzz_ring", [], id="fuzz"),
     ],
 )

@@ -3,6 +3,7 @@
 import attrs
 import pytest
 
+from sipml_core.model.progress import SILENT
 from sipml_core.reproduce import numbers as numbers_module
 from sipml_core.reproduce.numbers import carry_out, judge
 from sipml_core.reproduce.study import Claim, Point, Series, Study
@@ -36,9 +37,7 @@ def numbers(fakes, monkeypatch):
             Study, "experiments", lambda self, registry, quick: [(self.point[0], "an experiment")]
         )
         monkeypatch.setattr(numbers_module, "search", lambda experiments, **_: [found(rows)])
-        (finding,) = carry_out(
-            ["s"], None, quick=False, jobs=1, cache=AnswerCache(None), progress=lambda what, fraction: None
-        )
+        (finding,) = carry_out(["s"], None, quick=False, jobs=1, cache=AnswerCache(None), progress=SILENT)
         return finding.numbers
 
     return of
