@@ -625,7 +625,7 @@ def test_bad_input_is_refused(hand):
         lowered(placement, plan, server_gpus=0)
     with pytest.raises(ConfigError, match=r"gpu_speed names GPUs 0\.\.5, got 6 = 0\.5"):
         lowered(placement, plan, gpu_speed={6: 0.5})
-    with pytest.raises(ConfigError, match="GPU 0 a speed from 0.001 to 1000, got 0"):
+    with pytest.raises(ConfigError, match=r"GPU 0 a speed from 0\.001 to 1000, got 0"):
         lowered(placement, plan, gpu_speed={0: 0})
 
 
