@@ -14,8 +14,10 @@ from sipml_core.experiment.model import (
     StrategyTable,
     divisors,
 )
-from sipml_core.experiment.overrides import apply_overrides
+from sipml_core.experiment.opening import open_experiment
+from sipml_core.experiment.overrides import apply_overrides, apply_values
 from sipml_core.experiment.reading import read_experiment, read_interconnect, read_tables
+from sipml_core.experiment.resolving import components_of, files_of, resolved_tables
 from sipml_core.experiment.structure import structure
 
 __all__ = [
@@ -27,9 +29,14 @@ __all__ = [
     "SearchTable",
     "StrategyTable",
     "apply_overrides",
+    "apply_values",
+    "components_of",
     "divisors",
+    "files_of",
+    "open_experiment",
     "read_experiment",
     "read_interconnect",
     "read_tables",
+    "resolved_tables",
     "structure",
 ]

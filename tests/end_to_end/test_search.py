@@ -11,9 +11,9 @@ from sipml_core.cli.main import main
 from sipml_core.errors import InfeasibleError
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.report.searchreport import search_footnotes, search_tables, winners_table, write_search
-from sipml_core.search import workers as work
-from sipml_core.search.cache import AnswerCache
-from sipml_core.search.searching import search
+from sipml_core.searching import workers as work
+from sipml_core.searching.cache import AnswerCache
+from sipml_core.searching.searching import search
 
 SMALL_GPT = {"name": "gpt", "layers": 1, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 500}
 
