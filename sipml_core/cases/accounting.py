@@ -67,7 +67,9 @@ def bound_result(compiled: CompiledCase) -> CaseResult:
     iterations = compiled.plan.iterations
     bound_us = lower_bound_us(compiled.tasks, compiled.network) / iterations
     tasks, gpus = compiled.tasks, compiled.simulated
-    each_us = np.bincount(tasks.gpu, weights=tasks.duration_us, minlength=tasks.gpus)[gpus] / iterations
+    computes = tasks.gpu >= 0
+    busy_us = np.bincount(tasks.gpu[computes], tasks.duration_us[computes], minlength=tasks.gpus)
+    each_us = busy_us[gpus] / iterations
     compute_us = float(each_us.mean())
     times = IterationTimes(
         iteration_us=bound_us,

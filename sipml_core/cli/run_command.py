@@ -54,6 +54,8 @@ def run(
     warn(registry.tell("sipml_run_finished", result=result))
     _show(result)
     if not result.complete:
+        unrun = sum(not case.ran for case in result.cases)
+        click.echo(f"sipml: {unrun} of {len(result.cases)} cases did not run; each row says why", err=True)
         raise SystemExit(1)
 
 

@@ -81,6 +81,7 @@ def search(
     for line in search_footnotes(result):
         say(line)
     if not result.complete:
+        click.echo("sipml: for some cases no candidate can run; the notes say why", err=True)
         raise SystemExit(1)
 
 
