@@ -1,12 +1,16 @@
 """Ctrl-C: one line that says what is left of the work, status 130, and nobody else speaks or stays."""
 
+import csv
 import os
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
+
+from sipml_core.__main__ import start
 
 LONG = """
 title = "long"
@@ -61,6 +65,29 @@ def test_run_says_that_nothing_was_written(interrupted, tmp_path):
     stderr, status = interrupted("run", "long.toml", "--out", out, begun=out.exists, after_s=0.5)
     assert (stderr, status) == (f"sipml: interrupted; nothing was written to {out}\n", 130)
     assert list(out.iterdir()) == []
+
+
+def test_an_interrupt_before_the_command_line_is_there_is_one_line(monkeypatch, capsys):
+    """While it is imported, say; nothing of sipml but the entry has run then."""
+
+    def interrupted(prog_name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "sipml_core.cli.main", SimpleNamespace(main=interrupted))
+    with pytest.raises(SystemExit) as end:
+        start()
+    assert (end.value.code, capsys.readouterr().err) == (130, "sipml: interrupted\n")
+
+
+def test_run_keeps_what_ran(interrupted, tmp_path):
+    """A quick case first, then one of minutes: the first is a row, the second says that the run ended."""
+    out = tmp_path / "out"
+    text = LONG.replace('name = "elect-flat"', 'name = "elect-flat"\nlabel = "ideal"\nsharing = "bound"')
+    (tmp_path / "two.toml").write_text(text + '[[topology]]\nname = "elect-flat"\n')
+    stderr, status = interrupted("run", "two.toml", "--out", out, begun=out.exists, after_s=8.0)
+    assert (stderr, status) == (f"sipml: interrupted; what ran until then is in {out}\n", 130)
+    statuses = {row["topology"]: row["status"] for row in csv.DictReader((out / "summary.csv").open())}
+    assert statuses == {"ideal": "ok", "elect-flat": "unfinished"}
 
 
 def test_search_says_what_the_cache_kept(interrupted, tmp_path):
