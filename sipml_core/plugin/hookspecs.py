@@ -57,7 +57,8 @@ def sipml_estimators() -> Iterable[type[Estimator]]:  # type: ignore[empty-body]
 def sipml_run_started(experiment: Experiment) -> None:
     """A checked experiment is about to run.
 
-    Every plugin is called; return values are ignored. One that raises is named in a warning and changes nothing.
+    Every plugin is called; return values are ignored. One that raises is named in a warning and changes
+    nothing.
     """
 
 
