@@ -33,7 +33,7 @@ title = "two"
 
 [cluster]
 gpus = 8
-bandwidth_gbps = "10 Gbps"
+bandwidth_gbps = "50 Gbps"
 
 [[workload]]
 name = "gpt"
