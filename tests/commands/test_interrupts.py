@@ -42,7 +42,7 @@ hidden = 256
 heads = 4
 sequence = 64
 vocabulary = 10000
-strategy = { mp = 2, dp = 4, global_batch = 16, iterations = 20 }
+strategy = { mp = 2, dp = 4, global_batch = 16, iterations = 60 }
 
 [[topology]]
 name = "elect-flat"
@@ -111,7 +111,7 @@ def test_run_keeps_what_ran(interrupted, tmp_path):
     (tmp_path / "two.toml").write_text(TWO)
     stderr, status = interrupted("run", "two.toml", "--out", out, begun=out.exists, after_s=4.0)
     assert (stderr, status) == (f"sipml: interrupted; what ran until then is in {out}\n", 130)
-    statuses = {row["topology"]: row["status"] for row in csv.DictReader((out / "summary.csv").open())}
+    statuses = {row["topology"]: row["status"] for row in csv.DictReader((out / "summary.csv").read_text().splitlines())}
     assert statuses == {"elect-flat": "ok", "sip-ring": "unfinished"}
 
 
