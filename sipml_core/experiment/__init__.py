@@ -12,6 +12,8 @@ from sipml_core.experiment.model import (
     Job,
     SearchTable,
     StrategyTable,
+    TopologyTable,
+    WorkloadTable,
     divisors,
 )
 from sipml_core.experiment.overrides import apply_overrides
@@ -26,6 +28,8 @@ __all__ = [
     "Job",
     "SearchTable",
     "StrategyTable",
+    "TopologyTable",
+    "WorkloadTable",
     "apply_overrides",
     "divisors",
     "read_experiment",

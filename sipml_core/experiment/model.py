@@ -47,6 +47,42 @@ class StrategyTable(Execution):
 
 
 @attrs.frozen(kw_only=True)
+class ComponentTable:
+    """A table that names a component of a plugin, beside the options of that component."""
+
+    name: str = option(doc="see `plugins`")
+
+
+@attrs.frozen(kw_only=True)
+class TopologyTable:
+    """[[topology]], beside the options of the topology it names."""
+
+    name: str = option(doc="topology, below")
+    label: str | None = option(None, doc="what the results call it; needed if one topology appears twice")
+    bandwidth_gbps: float | str | None = option(
+        None, doc="replaces `cluster.bandwidth_gbps` for this one", unit="Gbps"
+    )
+    scheduler: str | Mapping[str, Any] | None = option(
+        None, doc="circuit scheduler, as text or as a table with its options; left out: the topology's own"
+    )
+    estimator: str | Mapping[str, Any] | None = option(
+        None,
+        doc="what a scheduler is shown of the next interval, as text or as a table with its options; left "
+        "out: the scheduler's own; not used, and noted in the result, where circuits are set once",
+    )
+
+
+@attrs.frozen(kw_only=True)
+class WorkloadTable:
+    """[[workload]], beside the options of the workload it names."""
+
+    name: str = option(doc="workload, below")
+    label: str | None = option(None, doc="what the results call it; needed if one workload appears twice")
+    strategy: Mapping[str, Any] = option({}, doc="changes [strategy] for this one")
+    search: Mapping[str, Any] = option({}, doc="changes [search] for this one")
+
+
+@attrs.frozen(kw_only=True)
 class GpuTable:
     """[gpu], beside the options of the model it names."""
 
