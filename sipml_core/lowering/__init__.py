@@ -7,6 +7,15 @@ Imports `placement` and what is below it.
 from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
 from sipml_core.lowering.joblowering import Lowering
-from sipml_core.lowering.memory import check_memory
+from sipml_core.lowering.memory import check_memory, check_parameters
 
-__all__ = ["GroupTemplate", "Lowering", "NoSymmetryError", "Pairs", "TrafficBytes", "check_memory", "fold"]
+__all__ = [
+    "GroupTemplate",
+    "Lowering",
+    "NoSymmetryError",
+    "Pairs",
+    "TrafficBytes",
+    "check_memory",
+    "check_parameters",
+    "fold",
+]

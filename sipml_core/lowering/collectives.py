@@ -27,7 +27,13 @@ Members = NDArray[np.int32]
 
 
 def all_reduce_bytes(size_bytes: float, members: int) -> float:
-    """What each of `members` sends to all-reduce M bytes, flat or in tiers: 2 M (n - 1) / n. [bytes]"""
+    """Return what each of n `members` sends to all-reduce M bytes, flat or in tiers. [bytes]
+
+    It is 2 M (n - 1) / n.
+
+    >>> all_reduce_bytes(100.0, members=4)
+    150.0
+    """
     return 2.0 * size_bytes * (members - 1) / members
 
 
@@ -48,7 +54,7 @@ class Rings:
     def all_reduce(
         self, members: Members, size_bytes: float, ready: Nodes | None = None, *, made: int | None = None
     ) -> Nodes:
-        """Everyone gets the sum of M bytes over each group.
+        """Add an all-reduce: everyone gets the sum of M bytes over each group.
 
         Parameters
         ----------
@@ -88,7 +94,7 @@ class Rings:
         return self.all_gather(rows, size_bytes, done.reshape(-1, inner)).reshape(own.shape)
 
     def _both_ways(self, members: Members, size_bytes: float, ready: Nodes | None, made: int) -> Nodes:
-        """Two all-reduces of half of the bytes, in opposite directions at the same time."""
+        """Add two all-reduces of half of the bytes, in opposite directions at the same time."""
         done = self.builder.barriers(members[:, :made].shape, label=self.label)
         for way in (1, -1):
             ring = attrs.evolve(self, way=way, counter_rotating=False)
@@ -96,7 +102,7 @@ class Rings:
         return done
 
     def reduce_scatter(self, members: Members, size_bytes: float, ready: Nodes | None = None) -> Nodes:
-        """Each member gets one n-th of the sum of M bytes; arguments as of `all_reduce`, [groups, n]."""
+        """Add a reduce-scatter: each member gets one n-th of the sum; see `all_reduce`. [groups, n]"""
         n = members.shape[-1]
         if n == 1 or self.steps == "fluid":
             return self._fluid(members, size_bytes, n - 1, ready)
@@ -104,7 +110,7 @@ class Rings:
         return self._joined(sends[-1:], ready)
 
     def all_gather(self, members: Members, size_bytes: float, ready: Nodes | None = None) -> Nodes:
-        """Each member gets all M bytes, having one n-th; arguments as of `all_reduce`, [groups, n]."""
+        """Add an all-gather: each member gets all M bytes, having one n-th; see `all_reduce`. [groups, n]"""
         n = members.shape[-1]
         if n == 1 or self.steps == "fluid":
             return self._fluid(members, size_bytes, n - 1, ready)
@@ -112,7 +118,7 @@ class Rings:
         return self._joined(sends, ready)
 
     def _flat_all_reduce(self, members: Members, size_bytes: float, ready: Nodes | None, made: int) -> Nodes:
-        """The last chunk to come in is the end: a pair is a queue, so its steps end in order."""
+        """Add a flat all-reduce; the last chunk to come in is its end, as a pair is a queue."""
         n = members.shape[-1]
         if n == 1 or self.steps == "fluid":
             return self._fluid(members, size_bytes, 2 * (n - 1), ready, made)
@@ -129,7 +135,7 @@ class Rings:
         own_steps: int,
         made: int | None = None,
     ) -> Nodes:
-        """Explicit steps [steps, groups, made]; the first `own_steps` need the member's own part.
+        """Add explicit steps [steps, groups, made]; the first `own_steps` need the member's own part.
 
         The predecessor of the first member is the last one, or that one's image among those made.
         """
@@ -143,7 +149,7 @@ class Rings:
         return sends
 
     def _joined(self, sends: Nodes, ready: Nodes | None) -> Nodes:
-        """A barrier per member after what it receives and after its own part."""
+        """Add a barrier per member after what it receives and after its own part."""
         done = self.builder.barriers(sends.shape[1:], label=self.label)
         self.builder.depend(np.roll(sends, self.way, axis=-1), done)
         if ready is not None:
@@ -153,7 +159,7 @@ class Rings:
     def _fluid(
         self, members: Members, size_bytes: float, steps: int, ready: Nodes | None, made: int | None = None
     ) -> Nodes:
-        """One transfer per member for all steps of M / n bytes; nothing at all for one member."""
+        """Add one transfer per member for all steps of M / n bytes; nothing at all for one member."""
         n = members.shape[-1]
         if n == 1:
             return self.builder.barriers(members.shape, label=self.label) if ready is None else ready
@@ -169,12 +175,12 @@ class Rings:
         return np.broadcast_to(end, src.shape)
 
     def _ring(self, members: Members, made: int | None) -> tuple[Members, Members]:
-        """The first `made` members of each ring (None: all), and whom they send to. [groups, made]"""
+        """Return the first `made` members of each ring (None: all), and whom they send to. [groups, made]"""
         return members[:, :made], np.roll(members, -self.way, axis=-1)[:, :made]
 
 
 def ring_allreduce_tasks(gpus: int, size_bytes: float, *, steps: str = "explicit") -> TaskGraph:
-    """One ring all-reduce over GPUs 0, 1, ... `gpus` - 1 and nothing else.
+    """Return one ring all-reduce over GPUs 0, 1, ... `gpus` - 1 and nothing else.
 
     Parameters
     ----------

@@ -19,38 +19,66 @@ from numpy.typing import NDArray
 
 from sipml_core.lowering.grouptasks import GroupTasks, Indices
 from sipml_core.lowering.transfers import Transfers
+from sipml_core.model import sorted_unique
 
 
 def chained(direct: Transfers, tasks: GroupTasks) -> Transfers:
-    """The exchange between neighbours, once where one box goes to several devices, or several add to one.
+    """Return the exchange between neighbours, once where one box goes to several devices or several add up.
 
     Parameters
     ----------
     direct
         From each maker to each user. Several makers of one box have a part of its sum each.
+
+    Examples
+    --------
+    In the worked example device 0 sends y to 1 and to 2, and 1 and 2 send parts of dy to 0: transfers 0 to
+    3. Along the line y goes 0 -> 1 -> 2, and the sum of dy 2 -> 1 -> 0: transfer 2 waits for 3.
+
+    >>> from sipml_core.lowering.grouptasks import group_tasks
+    >>> from sipml_core.lowering.transfers import plan_transfers
+    >>> from sipml_core.testing.worked import placed
+    >>> tasks = group_tasks(placed(), recompute=False)
+    >>> direct = plan_transfers(tasks)
+    >>> list(zip(direct.sender.tolist(), direct.device.tolist()))
+    [(0, 1), (0, 2), (1, 0), (2, 0)]
+    >>> line = chained(direct, tasks)
+    >>> list(zip(line.sender.tolist(), line.device.tolist()))
+    [(0, 1), (1, 2), (1, 0), (2, 1)]
+    >>> list(zip(line.before.tolist(), line.after.tolist()))
+    [(0, 1), (3, 2)]
+    >>> list(zip(line.arrival.tolist(), line.consumer.tolist()))
+    [(0, 2), (1, 3), (0, 5), (1, 6), (2, 7), (2, 7)]
     """
+    # Numbers of equal boxes, of what one maker sends of a box, and of what one device sums up. [transfers]
     box = _numbered(direct.tensor, *direct.lo.T, *direct.hi.T)
     sent = _numbered(direct.maker, box)
     again = direct.maker >= tasks.graph.subops
     summed = _numbered(box, again, direct.device)
+
+    # Which transfers send a box to several devices, and which of the others add to one sum. [transfers]
     many = np.bincount(sent)[sent] > 1
     added = ~many & (np.bincount(summed, weights=~many)[summed] > 1)
+
+    # Chains go one way along the line: outwards from the maker, or inwards from the furthest part.
     side = direct.device > direct.sender
     away = np.abs(direct.device - direct.sender)
     passed_on = _Chains.of(np.flatnonzero(many).astype(np.int32), _numbered(sent, side), away)
     added_up = _Chains.of(np.flatnonzero(added).astype(np.int32), _numbered(summed, side), -away)
     both, kept = _added_up(_passed_on(direct, passed_on), added_up)
+
+    # Longer ways in steps; `number`: the transfer of `both` that each step is of. [steps]
     near, number = _between_neighbours(both)
     return _furthest_first(near, _numbered(direct.tensor, again)[kept[number]])
 
 
 def _numbered(*columns: NDArray[Any]) -> Indices:
-    """The same number for rows that are equal in all columns. [rows]"""
+    """Return the same number for rows that are equal in all columns. [rows]"""
     return np.unique(_key(*columns), return_inverse=True)[1].reshape(-1).astype(np.int32)
 
 
 def _key(*columns: NDArray[Any]) -> NDArray[np.int64]:
-    """The same key for rows that are equal in all columns, none of them negative. [rows]"""
+    """Return the same key for rows that are equal in all columns, none of them negative. [rows]"""
     key, keys = np.zeros(len(columns[0]), dtype=np.int64), 1
     for column in columns:
         values = int(column.max(initial=0)) + 1
@@ -72,38 +100,50 @@ class _Chains:
 
     @classmethod
     def of(cls, rows: Indices, key: Indices, distance: Indices) -> _Chains:
-        """Chains of the rows with one key, by distance."""
+        """Return the chains of the rows with one key, by distance.
+
+        >>> chains = _Chains.of(np.array([0, 1, 2]), key=np.array([5, 5, 4]), distance=np.array([2, 1, 1]))
+        >>> chains.row.tolist(), chains.chain.tolist(), chains.rank.tolist()
+        ([2, 1, 0], [0, 1, 1], [0, 0, 1])
+        >>> chains.links
+        (array([1]), array([0]))
+        """
         rows = rows[np.lexsort((rows, distance[rows], key[rows]))]
         return cls.split(rows, np.diff(key[rows], prepend=-1) != 0)
 
     @classmethod
     def split(cls, rows: Indices, first: NDArray[np.bool_]) -> _Chains:
-        """Chains that begin where `first` is set."""
+        """Return the chains that begin where `first` is set."""
         chain = np.cumsum(first, dtype=np.int32) - np.int32(1)
         rank = np.arange(len(rows), dtype=np.int32) - np.flatnonzero(first).astype(np.int32)[chain]
         return cls(row=rows, chain=chain, rank=rank)
 
     @property
     def links(self) -> tuple[Indices, Indices]:
-        """Transfers and the next ones of their chains."""
+        """Return transfers and the next ones of their chains. [pairs], [pairs]"""
         later = np.flatnonzero(self.rank > 0)
         return self.row[later - 1], self.row[later]
 
     @property
     def last(self) -> Indices:
-        """The last transfer of each row's chain."""
+        """Return the last transfer of each row's chain. [rows]"""
         ends = np.flatnonzero(np.diff(self.rank, append=0) <= 0)
         return self.row[ends][self.chain]
 
 
 def _passed_on(direct: Transfers, chains: _Chains) -> Transfers:
-    """Who has the box sends it to the next who needs it."""
+    """Return transfers in which who has a box sends it to the next who needs it."""
     sender, position = direct.sender.copy(), direct.position.copy()
+    # Each transfer but the first of a chain starts where the one before it ended.
     before, after = chains.links
     sender[after] = direct.device[before]
+
+    # It is as urgent as the most urgent of those that come after it, from the ends of the chains on.
     for rank in range(int(chains.rank.max(initial=0)), 0, -1):
         at = np.flatnonzero(chains.rank == rank)
         np.minimum.at(position, chains.row[at - 1], position[chains.row[at]])
+
+    # Only the first of a chain waits for the maker.
     from_maker = np.ones(len(direct.made), dtype=np.bool_)
     from_maker[after] = False
     return attrs.evolve(
@@ -118,22 +158,31 @@ def _passed_on(direct: Transfers, chains: _Chains) -> Transfers:
 
 
 def _added_up(transfers: Transfers, chains: _Chains) -> tuple[Transfers, Indices]:
-    """The furthest sends its part, the next one what it got and its own part together, and so on.
+    """Return transfers in which a sum grows on its way, and which of `transfers` are left.
 
-    Parts of one device leave together: with the last of them. Returns also which transfers are left.
+    The furthest sends its part, the next one what it got and its own part together, and so on. Parts of
+    one device leave together: with the last of them.
     """
+    # In the order of chains: whose part it is, whether it leaves (the last of its device does), and which of
+    # those that leave it goes with. [rows]
     sender = transfers.sender[chains.row]
     leaves = (np.diff(sender, append=-1) != 0) | (np.diff(chains.chain, append=-1) != 0)
     leaving = np.cumsum(leaves) - leaves
+
+    # Chains of those that leave: each goes to the device of the next.
     steps = _Chains.split(chains.row[leaves], np.diff(chains.chain[leaves], prepend=-1) != 0)
     before, after = steps.links
     device = transfers.device.copy()
     device[before] = transfers.sender[after]
+
+    # What each transfer leaves as, and what brings it to its user in the end. [transfers]
     goes_as = np.arange(len(device), dtype=np.int32)
     arrives_as = goes_as.copy()
     goes_as[chains.row] = steps.row[leaving]
     arrives_as[chains.row] = chains.last
-    kept = np.unique(goes_as)
+
+    # Transfers that are left, and their new numbers. [transfers]
+    kept = sorted_unique(goes_as)
     number = np.full(len(device), -1, dtype=np.int32)
     number[kept] = np.arange(len(kept))
     left = attrs.evolve(
@@ -154,12 +203,18 @@ def _added_up(transfers: Transfers, chains: _Chains) -> tuple[Transfers, Indices
 
 
 def _between_neighbours(transfers: Transfers) -> tuple[Transfers, Indices]:
-    """Longer ways as steps from each device to the next. Returns also which transfer each step is of."""
+    """Return longer ways as steps from each device to the next, and which transfer each step is of.
+
+    A transfer from device 3 to device 1 becomes 3 -> 2 and 2 -> 1.
+    """
     way = transfers.device - transfers.sender
     steps = np.abs(way)
+    # Transfer of each step [steps]; first and last step of each transfer [transfers].
     number = np.repeat(np.arange(len(way), dtype=np.int32), steps)
     last = np.cumsum(steps, dtype=np.int32) - np.int32(1)
     first = last - steps + np.int32(1)
+
+    # Where each step starts, and the steps that follow one of their transfer.
     device = transfers.sender[number] + np.sign(way)[number] * (np.arange(len(number)) - first[number])
     later = np.flatnonzero(np.arange(len(number)) > first[number]).astype(np.int32)
     near = attrs.evolve(
@@ -180,13 +235,16 @@ def _between_neighbours(transfers: Transfers) -> tuple[Transfers, Indices]:
 
 
 def _furthest_first(transfers: Transfers, exchange: Indices) -> Transfers:
-    """Of the steps of one exchange from device to device, those with most steps to come go first.
+    """Return the steps in an order in which, from device to device, those with most steps to come go first.
 
     So a pipeline has no gaps: a link over which k boxes go is done after k of them.
     """
+    # Steps still to come after each; a chain of n settles in n rounds.
     left = np.zeros(len(transfers.device), dtype=np.int32)
     while (left[transfers.before] <= left[transfers.after]).any():
         left[transfers.before] = left[transfers.after] + 1
+
+    # The positions that the steps of one exchange have on one link, handed out by steps to come.
     link = _key(exchange, transfers.sender, transfers.device)
     position = transfers.position.copy()
     position[np.lexsort((position, -left, link))] = position[np.lexsort((position, link))]

@@ -1,4 +1,4 @@
-"""Where all groups do the same at the same time, the first few stand for all.
+"""Simulate the first groups in place of all, where all do the same at the same time.
 
 In the order of `Lowering.gpu_of` the job repeats every `Lowering.period` groups. If moving every GPU
 on by some groups also takes each route to the route of the moved pair, over links of the same capacity, then
@@ -16,7 +16,15 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.joblowering import Lowering
-from sipml_core.model import NO_LINK, CircuitControl, Network, PairIndex, TaskBuilder, TaskGraph
+from sipml_core.model import (
+    NO_LINK,
+    CircuitControl,
+    Network,
+    PairIndex,
+    TaskBuilder,
+    TaskGraph,
+    sorted_unique,
+)
 
 
 class NoSymmetryError(ConfigError):
@@ -39,12 +47,29 @@ class Pairs:
 
     @classmethod
     def of(cls, lowering: Lowering) -> Pairs:
-        """Pairs of the whole job, from the tasks of its first period."""
+        """Return the pairs of the whole job, from the tasks of its first period.
+
+        Examples
+        --------
+        Two groups of the worked example: group 0 sends inside, and to its counterparts; so does group 1.
+
+        >>> from sipml_core.testing.worked import lowering
+        >>> pairs = Pairs.of(lowering(dp=2))
+        >>> pairs.src.tolist()
+        [[0, 0, 0, 1, 1, 2, 2], [3, 3, 3, 4, 4, 5, 5]]
+        >>> pairs.dst.tolist()
+        [[1, 2, 3, 0, 4, 0, 5], [4, 5, 0, 3, 1, 3, 2]]
+        >>> pairs.size_bytes.tolist()
+        [8.0, 8.0, 10.0, 8.0, 2.0, 8.0, 2.0]
+        """
         gpus, gpu_at = lowering.plan.gpus, lowering.gpu_of.reshape(-1)
+        # Position of each GPU in the job's order; ends of the first period's pairs, as positions. [2, pairs]
         position = np.argsort(gpu_at)
         tasks = lowering.tasks(lowering.period)
         key, pair = PairIndex(gpus).unique(tasks.src, tasks.dst)
         ends = position[np.array(PairIndex(gpus).ends(key))]
+
+        # Moved on by whole periods. [shifts, pairs]
         shift = np.arange(0, gpus, lowering.period * lowering.plan.mp)[:, None]
         src, dst = gpu_at[(ends[:, None, :] + shift) % gpus]
         return cls(
@@ -56,7 +81,7 @@ class Pairs:
 
     @property
     def tasks(self) -> TaskGraph:
-        """One transfer of all its bytes for each pair, in the order [shifts, pairs]."""
+        """Return one transfer of all its bytes for each pair, in the order [shifts, pairs]."""
         builder = TaskBuilder(self.lowering.plan.gpus)
         builder.transfers(self.src, self.dst, self.size_bytes, 0)
         return builder.build()
@@ -81,7 +106,7 @@ def fold(
     capacity_gbps: NDArray[np.float64],
     control: CircuitControl | None = None,
 ) -> Folded:
-    """The fewest groups that stand for all.
+    """Return the smallest set of groups whose simulation equals that of all.
 
     Parameters
     ----------
@@ -97,6 +122,15 @@ def fold(
     ------
     NoSymmetryError
         No part of the job stands for the rest; the message has what stops the largest one.
+
+    Examples
+    --------
+    >>> from sipml_core.testing.worked import lowering, switch
+    >>> pairs = Pairs.of(lowering(dp=4))
+    >>> network = Network.of(switch(12), pairs.tasks)
+    >>> part = fold(pairs, network, network.link_gbps)
+    >>> part.groups, part.gpus.tolist()
+    (1, [0, 1, 2])
     """
     shifts = len(pairs.src)
     reason = "the job does not repeat" if shifts == 1 else ""
@@ -135,7 +169,7 @@ def _part_of(control: CircuitControl | None, lowering: Lowering, step: int) -> C
 
 
 def _groups(lowering: Lowering, step: int) -> str:
-    """What a shift by `step` periods exchanges, in words."""
+    """Return what a shift by `step` periods exchanges, in words."""
     groups = step * lowering.period
     return "one group and the next" if groups == 1 else f"{groups} groups and the next {groups}"
 
@@ -153,17 +187,37 @@ class _Orbits:
 
     @classmethod
     def of(cls, pairs: Pairs, network: Network, capacity_gbps: NDArray[np.float64], step: int) -> _Orbits:
-        """Orbits under the shift by `step` periods, if it is an automorphism of routes and capacities."""
+        """Return the orbits under the shift by `step` periods, if it takes routes to equal routes.
+
+        Examples
+        --------
+        Two groups of three on a switch: link i leaves GPU i, link 6 + i enters it. Links of counterparts are
+        images of each other, so six stand for twelve, and none is shared by images.
+
+        >>> from sipml_core.testing.worked import lowering, switch
+        >>> pairs = Pairs.of(lowering(dp=2))
+        >>> network = Network.of(switch(6), pairs.tasks)
+        >>> orbits = _Orbits.of(pairs, network, network.link_gbps, step=1)
+        >>> orbits.of_link.tolist()
+        [0, 1, 2, 0, 1, 2, 3, 4, 5, 3, 4, 5]
+        >>> orbits.first.tolist(), orbits.share.tolist()
+        ([0, 1, 2, 6, 7, 8], [1.0, 1.0, 1.0, 1.0, 1.0, 1.0])
+        """
+        # Row of each pair in the network's tables. [shifts, pairs]
         rows = network.transfer_pair.reshape(pairs.src.shape)
         groups = _groups(pairs.lowering, step)
         latency_us = network.pair_latency_us[rows]
         if (latency_us != np.roll(latency_us, -step, axis=0)).any():
             raise NoSymmetryError(f"latencies differ between {groups}")
+
+        # Where the shift takes each link. [links]
         image = _images(network.pair_links[rows], step, len(network.link_gbps), groups)
         circuit = np.arange(len(image)) >= network.first_circuit
         if (capacity_gbps[image] != capacity_gbps).any() or (circuit[image] != circuit).any():
             kind = "circuits" if circuit.any() else "links"
             raise NoSymmetryError(f"{kind} differ in capacity between {groups}")
+
+        # A link that the images of one pair share is theirs in equal parts.
         first, of_link, links = np.unique(_smallest_images(image), return_inverse=True, return_counts=True)
         orbits = cls(of_link=of_link.reshape(-1), first=first, share=links * step / len(rows))
         orbits._refuse_double_crossings(network.pair_links[rows[:step]])
@@ -172,27 +226,43 @@ class _Orbits:
         return orbits
 
     def _refuse_double_crossings(self, links: NDArray[np.int32]) -> None:
-        """Routes that cross two links of one orbit would have to count twice on it."""
+        """Refuse routes that cross two links of one orbit: they would count twice on it."""
         crossed = np.sort(np.where(links == NO_LINK, NO_LINK, self.of_link[links]), axis=-1)
         if ((crossed[..., 1:] == crossed[..., :-1]) & (crossed[..., 1:] != NO_LINK)).any():
             raise NoSymmetryError("a route crosses two links that are images of each other")
 
 
 def _images(links: NDArray[np.int32], step: int, count: int, groups: str) -> NDArray[np.int64]:
-    """Where the shift takes each link, from routes [shifts, pairs, width]. [links]"""
+    """Return where the shift takes each link, from routes [shifts, pairs, width]. [links]
+
+    Examples
+    --------
+    Two shifts of one pair: its route over links 0 and 2 is taken to that over 1 and 3, and back.
+
+    >>> _images(np.array([[[0, 2]], [[1, 3]]]), step=1, count=4, groups="one group and the next").tolist()
+    [1, 0, 3, 2]
+    """
+    # The route that each is taken to, link by link. [shifts, pairs, width]
     moved = np.roll(links, -step, axis=0)
     used = links != NO_LINK
     if (used != (moved != NO_LINK)).any():
         raise NoSymmetryError(f"routes differ in length between {groups}")
-    key = np.unique(links[used].astype(np.int64) * count + moved[used])
+
+    # Each (link, image) once: one image for each link, different for different links.
+    key = sorted_unique(links[used].astype(np.int64) * count + moved[used])
     source, target = key // max(count, 1), key % max(count, 1)
-    if len(key) != count or len(np.unique(target)) != count:
+    if len(key) != count or len(sorted_unique(target)) != count:
         raise NoSymmetryError(f"routes share links in different ways between {groups}")
     return np.asarray(target[np.argsort(source)])
 
 
 def _smallest_images(image: NDArray[np.int64]) -> NDArray[np.int64]:
-    """The smallest link that repeated shifts take each link to: the name of its orbit. [links]"""
+    """Return the smallest link that repeated shifts take each link to: the name of its orbit. [links]
+
+    >>> _smallest_images(np.array([1, 2, 0, 3])).tolist()
+    [0, 0, 0, 3]
+    """
+    # After k rounds, the smallest of 2^k images; `image` goes 2^k shifts on.
     smallest = np.arange(len(image))
     while True:
         wider = np.minimum(smallest, smallest[image])
@@ -204,20 +274,47 @@ def _smallest_images(image: NDArray[np.int64]) -> NDArray[np.int64]:
 def _folded(
     pairs: Pairs, network: Network, orbits: _Orbits, step: int, control: CircuitControl | None
 ) -> Folded:
+    """Return the first groups, on orbits in place of links.
+
+    Examples
+    --------
+    One of two groups of the worked example on a switch. GPU 0 sends to GPUs 1, 2 and its counterpart 3, and
+    so on; each pair has the links of its sender and its receiver's image, numbered as orbits.
+
+    >>> from sipml_core.testing.worked import lowering, switch
+    >>> pairs = Pairs.of(lowering(dp=2))
+    >>> network = Network.of(switch(6), pairs.tasks)
+    >>> orbits = _Orbits.of(pairs, network, network.link_gbps, step=1)
+    >>> part = _folded(pairs, network, orbits, step=1, control=None)
+    >>> part.network.pair_src.tolist(), part.network.pair_dst.tolist()
+    ([0, 0, 0, 1, 1, 2, 2], [1, 2, 3, 0, 4, 0, 5])
+    >>> part.network.pair_links.tolist()
+    [[0, 4], [0, 5], [0, 3], [1, 3], [1, 4], [2, 3], [2, 5]]
+    >>> part.network.transfer_pair.tolist(), part.tasks.transfers
+    ([0, 1, 3, 5, 4, 6, 2], 7)
+    """
     lowering = pairs.lowering
     groups = step * lowering.period
     tasks = lowering.tasks(groups)
+
+    # Ends of the first groups' pairs, and who stands for each receiver in the accounts. [pairs]
     src, sent_to = pairs.src[:step].reshape(-1), pairs.dst[:step].reshape(-1)
     dst = _stand_ins(lowering, groups, src, sent_to)
     index = PairIndex(tasks.gpus)
     key = index.key(src, sent_to)
+
+    # Pairs sorted by (src, dst); `place` is where each then stands. [pairs]
     order = np.lexsort((sent_to, dst, src))
     by_key = np.argsort(key)
     place = np.empty_like(order)
     place[order] = np.arange(len(order))
+
+    # Pair of each transfer of the first groups, and each pair's row in the whole network.
     found = np.searchsorted(key[by_key], index.key(tasks.src, tasks.dst))
     transfer_pair = place[by_key[found]]
     row = network.transfer_pair[: step * pairs.src.shape[1]][order]
+
+    # Orbits in place of links; circuits still come last.
     links = network.pair_links[row]
     first_circuit = int(np.searchsorted(orbits.first, network.first_circuit))
     circuits = orbits.first[first_circuit:] - network.first_circuit
@@ -245,7 +342,7 @@ def _folded(
 def _stand_ins(
     lowering: Lowering, groups: int, src: NDArray[np.int32], dst: NDArray[np.int32]
 ) -> NDArray[np.int32]:
-    """Among the first groups, whom each destination is the image of, for the accounts. [pairs]
+    """Return whom each destination is the image of among the first groups, for the accounts. [pairs]
 
     Where that is the sender, the destination stays: what comes in at the sender is pending exactly
     when this transfer is, so the sender's own account has it already.

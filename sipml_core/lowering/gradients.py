@@ -10,7 +10,7 @@ from numpy.typing import NDArray
 
 from sipml_core.lowering.grouptasks import GroupTasks, Indices
 from sipml_core.lowering.transfers import volume
-from sipml_core.model import BalancedGraph, PlacementLimits
+from sipml_core.model import BalancedGraph, PlacementLimits, sorted_unique
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -38,7 +38,7 @@ class _Gradient:
 
 
 def plan_buckets(tasks: GroupTasks, bucket_bytes: float, limits: PlacementLimits) -> list[Bucket]:
-    """Gradients with the same holders, in the order of the backward pass, in buckets of `bucket_bytes`.
+    """Return gradients with the same holders, in the order of the backward pass, in buckets.
 
     Holders of a gradient box are the devices that make a part of it or update its parameter. What
     only duplicated ops make, every device has whole: each is the one holder of its own. A bucket is
@@ -46,6 +46,8 @@ def plan_buckets(tasks: GroupTasks, bucket_bytes: float, limits: PlacementLimits
 
     Parameters
     ----------
+    bucket_bytes
+        What a bucket holds at most. [bytes]
     limits
         Which devices may be neighbours on the ring of a bucket.
 
@@ -53,7 +55,25 @@ def plan_buckets(tasks: GroupTasks, bucket_bytes: float, limits: PlacementLimits
     -------
     list of Bucket
         In the order in which their last gradients are made.
+
+    Examples
+    --------
+    In the worked example each device has one element of dv (2 bytes), made by tasks 4, 5, 6 and used by 9,
+    10, 11; device 0 has all of dw as well (8 bytes, made by task 7, used by 8). With room for both they
+    share a bucket, which is complete last.
+
+    >>> from sipml_core.lowering.grouptasks import group_tasks
+    >>> from sipml_core.testing.worked import placed
+    >>> tasks, limits = group_tasks(placed(), recompute=False), placed().limits
+    >>> for bucket in plan_buckets(tasks, 10.0, limits):
+    ...     print(bucket.devices, bucket.size_bytes, bucket.producers, bucket.consumers)
+    (1,) 2.0 [5] [10]
+    (2,) 2.0 [6] [11]
+    (0,) 10.0 [4 7] [8 9]
+    >>> [(bucket.devices, bucket.size_bytes) for bucket in plan_buckets(tasks, 9.0, limits)]
+    [((0,), 2.0), ((1,), 2.0), ((2,), 2.0), ((0,), 8.0)]
     """
+    # The bucket that each set of holders is filling, and those that are full, in any order.
     open_buckets: dict[tuple[int, ...], list[_Gradient]] = {}
     closed: list[tuple[tuple[int, ...], list[_Gradient]]] = []
     for gradient in sorted(_gradients(tasks), key=lambda g: (g.position, int(g.producers[0]))):
@@ -63,13 +83,15 @@ def plan_buckets(tasks: GroupTasks, bucket_bytes: float, limits: PlacementLimits
             closed.append((holders, waiting))
             waiting = open_buckets[holders] = []
         waiting.append(gradient)
+
+    # In order of the last gradient of each.
     closed += open_buckets.items()
     closed.sort(key=lambda bucket: (bucket[1][-1].position, bucket[0]))
     return [_bucket(holders, gradients, limits) for holders, gradients in closed]
 
 
 def ring_devices(holders: tuple[int, ...], limits: PlacementLimits) -> tuple[int, ...]:
-    """Holders in order if neighbours on that ring may talk, else all devices of the group.
+    """Return holders in order if neighbours on that ring may talk, else all devices of the group.
 
     Devices that hold nothing then pass on what they receive, and carry their share of the exchange
     between groups.
@@ -84,8 +106,8 @@ def _bucket(holders: tuple[int, ...], gradients: list[_Gradient], limits: Placem
     return Bucket(
         devices=ring_devices(holders, limits),
         size_bytes=sum(g.size_bytes for g in gradients),
-        producers=np.unique(np.concatenate([g.producers for g in gradients])),
-        consumers=np.unique(np.concatenate([g.consumers for g in gradients])),
+        producers=sorted_unique(np.concatenate([g.producers for g in gradients])),
+        consumers=sorted_unique(np.concatenate([g.consumers for g in gradients])),
     )
 
 
@@ -94,40 +116,52 @@ _Holding = tuple[tuple[int, ...], Indices, Indices]
 
 
 def _together(tasks: GroupTasks, makers: Indices, users: Indices) -> Iterator[_Holding]:
-    """One gradient: all who make a part of it or use it."""
-    yield tuple(np.unique(tasks.device[np.concatenate([makers, users])]).tolist()), makers, users
+    """Yield one gradient: all who make a part of it or use it."""
+    yield tuple(sorted({*tasks.device[makers].tolist(), *tasks.device[users].tolist()})), makers, users
 
 
 def _apart(tasks: GroupTasks, makers: Indices, users: Indices) -> Iterator[_Holding]:
-    """One gradient on each device of the group, made by its own makers, else when the others make theirs."""
+    """Yield one gradient on each device, made by its own makers, else when the others make theirs."""
     for device in range(tasks.placement.limits.devices):
         own = makers[tasks.device[makers] == device]
         yield (device,), own if len(own) else makers, users[tasks.device[users] == device]
 
 
 def _gradients(tasks: GroupTasks) -> list[_Gradient]:
-    """Gradient boxes, each with everyone who makes or needs it, and nobody who has only a part of it.
+    """Return gradient boxes, each with everyone who makes or needs it, and nobody who has a part of it.
 
     Uses of one parameter may cut it differently, as the lookup and the logits of a tied embedding do.
     """
     graph = tasks.graph
     parameter, makes = _shard_parameters(graph)
+    subop_op = graph.subop_op
+    known: dict[tuple[bytes, ...], _Cells] = {}
     found = []
-    for number in np.unique(parameter[makes]):
-        shards = np.flatnonzero(parameter == number)
-        made, used = shards[makes[shards]], shards[~makes[shards]]
-        lo, hi = _cells(graph, shards)
-        makers = _meet(lo, hi, graph.shard_lo[made], graph.shard_hi[made])
-        needs = _meet(lo, hi, graph.shard_lo[used], graph.shard_hi[used])
-        element_bytes = graph.graph.tensors[graph.shard_tensor[made[0]]].element_bytes
-        whole = graph.duplicated[graph.subop_op[graph.shard_subop[made]]].all()
-        for index in np.flatnonzero(makers.any(axis=1)):
-            sides = graph.shard_subop[made[makers[index]]], graph.shard_subop[used[needs[index]]]
-            for holders, producers, consumers in (_apart if whole else _together)(tasks, *sides):
+
+    # Shards by parameter, those of one parameter in their order.
+    order = np.argsort(parameter, kind="stable")
+    for shards in np.split(order, np.flatnonzero(np.diff(parameter[order])) + 1):
+        # Sub-ops that make a shard and that use one. [made], [used]
+        made = graph.shard_subop[shards[makes[shards]]]
+        used = graph.shard_subop[shards[~makes[shards]]]
+        if not len(made):
+            continue
+
+        # Parameters of equal layers are cut alike.
+        boxes = graph.shard_lo[shards], graph.shard_hi[shards], makes[shards]
+        kind = tuple(column.tobytes() for column in boxes)
+        if kind not in known:
+            known[kind] = _Cells.of(*boxes)
+        cells = known[kind]
+        element_bytes = graph.graph.tensors[graph.shard_tensor[shards[makes[shards]][0]]].element_bytes
+        held = _apart if graph.duplicated[subop_op[made]].all() else _together
+
+        for makers, needs, elements in zip(cells.makers, cells.needs, cells.elements, strict=True):
+            for holders, producers, consumers in held(tasks, made[makers], used[needs]):
                 found.append(
                     _Gradient(
                         position=int(tasks.position[producers].max()),
-                        size_bytes=float(volume(lo[index], hi[index])) * element_bytes,
+                        size_bytes=float(elements) * element_bytes,
                         holders=holders,
                         producers=producers,
                         consumers=consumers,
@@ -136,18 +170,43 @@ def _gradients(tasks: GroupTasks) -> list[_Gradient]:
     return found
 
 
-def _cells(graph: BalancedGraph, shards: NDArray[np.intp]) -> tuple[Indices, Indices]:
-    """Boxes that no shard cuts: every axis divided wherever a shard begins or ends. [cells, MAX_RANK]"""
-    both = np.concatenate([graph.shard_lo[shards], graph.shard_hi[shards]])
-    edges = [np.unique(axis) for axis in both.T]
-    lo = np.meshgrid(*(edge[:-1] for edge in edges), indexing="ij")
-    hi = np.meshgrid(*(edge[1:] for edge in edges), indexing="ij")
-    rank = len(edges)
-    return np.stack(lo, -1).reshape(-1, rank), np.stack(hi, -1).reshape(-1, rank)
+@attrs.frozen(kw_only=True, eq=False)
+class _Cells:
+    """Boxes of one parameter that no shard cuts and that somebody makes, and who makes and uses them."""
+
+    #: [cells]
+    elements: NDArray[np.int64]
+    #: Whether a shard that is made, or that is used, has the cell. [cells, made], [cells, used]
+    makers: NDArray[np.bool_]
+    needs: NDArray[np.bool_]
+
+    @classmethod
+    def of(cls, shard_lo: Indices, shard_hi: Indices, makes: NDArray[np.bool_]) -> _Cells:
+        """Return the cells of shards [shards, axes]: axes are divided wherever a shard begins or ends.
+
+        Examples
+        --------
+        One axis of 6: two shards made, [0, 3) and [3, 6), and one used, [0, 4). So there are three cells.
+
+        >>> lo, hi = np.array([[0], [3], [0]]), np.array([[3], [6], [4]])
+        >>> cells = _Cells.of(lo, hi, np.array([True, True, False]))
+        >>> cells.elements.tolist(), cells.needs[:, 0].tolist()
+        ([3, 1, 2], [True, True, False])
+        >>> cells.makers.astype(int).tolist()
+        [[1, 0], [0, 1], [0, 1]]
+        """
+        edges = [sorted_unique(axis) for axis in np.concatenate([shard_lo, shard_hi]).T]
+        lo = np.stack(np.meshgrid(*(edge[:-1] for edge in edges), indexing="ij"), -1)
+        hi = np.stack(np.meshgrid(*(edge[1:] for edge in edges), indexing="ij"), -1)
+        lo, hi = lo.reshape(-1, len(edges)), hi.reshape(-1, len(edges))
+        makers = _meet(lo, hi, shard_lo[makes], shard_hi[makes])
+        needs = _meet(lo, hi, shard_lo[~makes], shard_hi[~makes])
+        made = makers.any(axis=1)
+        return cls(elements=volume(lo, hi)[made], makers=makers[made], needs=needs[made])
 
 
 def _shard_parameters(graph: BalancedGraph) -> tuple[NDArray[np.int64], NDArray[np.bool_]]:
-    """Number of the parameter that each shard is a gradient of; whether the sub-op makes it. [shards]"""
+    """Return the parameter that each shard is a gradient of; whether its sub-op makes it. [shards]"""
     tensors = graph.graph.tensors
     numbers: dict[str, int] = {}
     parameter_of = np.array([numbers.setdefault(t.parameter or t.name, len(numbers)) for t in tensors])
@@ -158,5 +217,5 @@ def _shard_parameters(graph: BalancedGraph) -> tuple[NDArray[np.int64], NDArray[
 
 
 def _meet(lo: Indices, hi: Indices, other_lo: Indices, other_hi: Indices) -> NDArray[np.bool_]:
-    """Which boxes share an element with which others. [boxes, others]"""
+    """Return which boxes share an element with which others. [boxes, others]"""
     return np.asarray(np.all((lo[:, None] < other_hi[None]) & (other_lo[None] < hi[:, None]), axis=-1))

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.lowering.recompute import Checkpoints, checkpoints
-from sipml_core.model import BalancedGraph, Phase, Placement
+from sipml_core.model import BalancedGraph, Phase, Placement, sorted_unique
 
 Indices = NDArray[np.int32]
 
@@ -45,12 +45,12 @@ class GroupTasks:
 
     @property
     def op(self) -> Indices:
-        """Op of each task. [tasks]"""
+        """Return the op of each task. [tasks]"""
         return self.graph.subop_op[self.subop]
 
     @cached_property
     def duration_us(self) -> NDArray[np.float64]:
-        """What each task occupies its GPU for. [tasks] [us]
+        """Return what each task occupies its GPU for. [tasks] [us]
 
         A device does a duplicated op once: its parts there share the time.
         """
@@ -62,13 +62,31 @@ class GroupTasks:
 
 
 def group_tasks(placement: Placement, *, recompute: bool) -> GroupTasks:
-    """Tasks of one group. With `recompute`, forward ops run again where `checkpoints` says so."""
+    """Return the tasks of one group; with `recompute`, forward ops run again where `checkpoints` says so.
+
+    Examples
+    --------
+    The worked example: y (tensor 2) goes from task 0 to g (tasks 1, 2, 3) and to g' (4, 5, 6), z (4) stays
+    on its device, and all parts of dy (5) go to task 7.
+
+    >>> from sipml_core.testing.worked import placed
+    >>> tasks = group_tasks(placed(), recompute=False)
+    >>> tasks.device.tolist()
+    [0, 0, 1, 2, 0, 1, 2, 0, 0, 0, 1, 2]
+    >>> print(np.array([tasks.edge_src, tasks.edge_dst, tasks.edge_tensor]))
+    [[0 0 0 0 0 0 1 2 3 4 5 6]
+     [1 2 3 4 5 6 4 5 6 7 7 7]
+     [2 2 2 2 2 2 4 4 4 5 5 5]]
+    """
     graph = placement.graph
     plan = checkpoints(graph.graph, recompute=recompute)
+
+    # Sub-ops that run twice; `copy`: the task that is each sub-op's second run, or -1. [sub-ops]
     again = np.flatnonzero(plan.runs_again[graph.subop_op]).astype(np.int32)
     copy = np.full(graph.subops, -1, dtype=np.int32)
     copy[again] = graph.subops + np.arange(len(again), dtype=np.int32)
     subop = np.concatenate([np.arange(graph.subops, dtype=np.int32), again])
+
     anchors = _anchors(graph, plan)
     gate_before, gate_after = _gates(placement, plan, again, anchors)
     edge, source, target = _edges(graph, plan, copy)
@@ -89,18 +107,22 @@ def group_tasks(placement: Placement, *, recompute: bool) -> GroupTasks:
 
 
 def is_phase(graph: BalancedGraph, phase: Phase) -> NDArray[np.bool_]:
-    """Which sub-ops belong to a phase. [sub-ops]"""
+    """Return which sub-ops belong to a phase. [sub-ops]"""
     return np.array([op.phase is phase for op in graph.graph.ops], dtype=np.bool_)[graph.subop_op]
 
 
 def unique_pairs(first: Indices, second: Indices) -> tuple[Indices, Indices]:
-    """Each pair (first[i], second[i]) once, in order."""
-    pairs = np.unique(first.astype(np.int64) << 32 | second)
+    """Return each pair (first[i], second[i]) once, in order.
+
+    >>> unique_pairs(np.array([1, 0, 1]), np.array([2, 3, 2]))
+    (array([0, 1], dtype=int32), array([3, 2], dtype=int32))
+    """
+    pairs = sorted_unique(first.astype(np.int64) << 32 | second)
     return (pairs >> 32).astype(np.int32), (pairs & 0xFFFFFFFF).astype(np.int32)
 
 
 def _edges(graph: BalancedGraph, plan: Checkpoints, copy: Indices) -> tuple[Indices, Indices, Indices]:
-    """Edge of the balanced graph, source task, target task, for every data edge between tasks.
+    """Return edge of the balanced graph, source task, target task, for every data edge between tasks.
 
     The backward pass and second runs read from a second run where there is one and the tensor was
     not kept; second runs have all inputs of the first.
@@ -108,8 +130,10 @@ def _edges(graph: BalancedGraph, plan: Checkpoints, copy: Indices) -> tuple[Indi
     src, dst = graph.edge_src, graph.edge_dst
     segment = plan.segment[graph.subop_op]
     inside = segment[src] == segment[dst]
+    # Whether a reader in the backward pass, or in a second run, has its input from a second run. [edges]
     from_copy = (copy[src] >= 0) & inside & ~plan.kept[graph.edge_tensor]
     source = np.where(from_copy, copy[src], src)
+    # All edges of first runs, then once more those into sub-ops that run again.
     again = np.flatnonzero(copy[dst] >= 0).astype(np.int32)
     first = np.arange(len(src), dtype=np.int32)
     first_source = np.where(is_phase(graph, Phase.FORWARD)[dst], src, source)
@@ -121,7 +145,7 @@ def _edges(graph: BalancedGraph, plan: Checkpoints, copy: Indices) -> tuple[Indi
 
 
 def _anchors(graph: BalancedGraph, plan: Checkpoints) -> Indices:
-    """First backward sub-op of each segment; the number of sub-ops if there is none. [segments]"""
+    """Return the first backward sub-op of each segment; the number of sub-ops if it has none. [segments]"""
     backward = np.flatnonzero(is_phase(graph, Phase.BACKWARD))
     anchors = np.full(plan.segments, graph.subops, dtype=np.int32)
     np.minimum.at(anchors, plan.segment[graph.subop_op[backward]], backward.astype(np.int32))
@@ -129,10 +153,31 @@ def _anchors(graph: BalancedGraph, plan: Checkpoints) -> Indices:
 
 
 def _positions(graph: BalancedGraph, plan: Checkpoints, again: Indices, anchors: Indices) -> Indices:
+    """Return the place of each task in the order of a single GPU. [tasks]
+
+    Second runs stand just before the first backward sub-op of their segment, the optimizer at the end.
+
+    Examples
+    --------
+    The worked example with f in a segment of its own, run again as task 12: before f' (task 7), after g'.
+
+    >>> from sipml_core.testing.worked import placed
+    >>> segment, again = np.array([0, 1, 1, 0, 0, 1]), np.array([0], dtype=np.int32)
+    >>> plan = Checkpoints(segment=segment, runs_again=segment == 2, kept=np.zeros(8, dtype=bool))
+    >>> graph = placed().graph
+    >>> _anchors(graph, plan).tolist()
+    [7, 4]
+    >>> _positions(graph, plan, again, _anchors(graph, plan)).tolist()
+    [0, 1, 2, 3, 4, 5, 6, 8, 9, 10, 11, 12, 7]
+    """
+    # Where each task stands: first runs at their own number, second runs at their segment's anchor. [tasks]
     first = np.arange(graph.subops, dtype=np.int32)
     place = np.concatenate([first, anchors[plan.segment[graph.subop_op[again]]]])
+    # At one place second runs come before the first run there, in order of their sub-ops.
     is_first = np.concatenate([np.ones(len(first)), np.zeros(len(again))])
     last = np.concatenate([is_phase(graph, Phase.OPTIMIZER), np.zeros(len(again), dtype=np.bool_)])
+
+    # Tasks in order, and the inverse of that.
     order = np.lexsort((np.concatenate([first, again]), is_first, place, last))
     position = np.empty(len(order), dtype=np.int32)
     position[order] = np.arange(len(order), dtype=np.int32)
@@ -142,14 +187,30 @@ def _positions(graph: BalancedGraph, plan: Checkpoints, again: Indices, anchors:
 def _gates(
     placement: Placement, plan: Checkpoints, again: Indices, anchors: Indices
 ) -> tuple[Indices, Indices]:
-    """Second runs on a device wait for its last backward sub-op above their segment, or the group's."""
+    """Return which tasks second runs wait for: the last backward sub-op above their segment.
+
+    On their device, or in the group if the device has none. [gated], [gated]
+
+    Examples
+    --------
+    The worked example with f in segment 0, g in segment 1, and f run again as task 12: on device 0 the
+    backward pass has come down to segment 0 when g' there (task 4) is done.
+
+    >>> from sipml_core.testing.worked import placed
+    >>> segment, again = np.array([0, 1, 1, 0, 0, 1]), np.array([0], dtype=np.int32)
+    >>> plan = Checkpoints(segment=segment, runs_again=segment == 2, kept=np.zeros(8, dtype=bool))
+    >>> _gates(placed(), plan, again, anchors=np.array([7, 4], dtype=np.int32))
+    (array([4], dtype=int32), array([12], dtype=int32))
+    """
     graph = placement.graph
     segment = plan.segment[graph.subop_op]
     backward = np.flatnonzero(is_phase(graph, Phase.BACKWARD)).astype(np.int32)
+    # What each second run waits for; -1: nothing. [again]
     before = np.full(len(again), -1, dtype=np.int32)
     for number in range(plan.segments):
         above = backward[(segment[backward] > number) & (backward < anchors[number])]
         if len(above):
+            # The last of these on each device. [devices]
             last = np.full(placement.limits.devices, above[-1], dtype=np.int32)
             last[placement.device[above]] = above
             mine = segment[again] == number

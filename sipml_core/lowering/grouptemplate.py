@@ -38,7 +38,7 @@ class GroupTemplate:
 
     @classmethod
     def of(cls, placement: Placement, plan: Plan) -> GroupTemplate:
-        """Plan the groups of `plan`; `ConfigError` if `placement` is for another mp."""
+        """Return the template of the groups of `plan`; `ConfigError` if `placement` is for another mp."""
         if placement.limits.devices != plan.mp:
             raise ConfigError(
                 f"placement is for mp={placement.limits.devices}, the strategy has mp={plan.mp}"
@@ -56,7 +56,7 @@ class GroupTemplate:
 
     @property
     def traffic(self) -> TrafficBytes:
-        """What one iteration of all groups sends."""
+        """Return what one iteration of all groups sends."""
         gradients = 0.0
         for bucket in self.buckets:
             members = self.plan.dp * len(bucket.devices)
@@ -66,5 +66,5 @@ class GroupTemplate:
 
 
 def traffic_bytes(placement: Placement, plan: Plan) -> TrafficBytes:
-    """Bytes that `lower` sends in one iteration, by kind."""
+    """Return the bytes that `lower` sends in one iteration, by kind."""
     return GroupTemplate.of(placement, plan).traffic

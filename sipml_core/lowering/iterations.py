@@ -12,7 +12,7 @@ from sipml_core.model import Op, OpGraph, Phase, Role
 
 
 def next_iteration(group: GroupTasks) -> tuple[Indices, Indices]:
-    """Tasks of one iteration, and tasks of the next one that wait for them. [pairs], [pairs]
+    """Return tasks of one iteration, and tasks of the next one that wait for them. [pairs], [pairs]
 
     A forward sub-op waits for the optimizer sub-ops of its parameters on its device (for all of
     them if none is there). A task that waits for nothing waits for the last task of its device
@@ -30,7 +30,7 @@ def next_iteration(group: GroupTasks) -> tuple[Indices, Indices]:
 
 
 def _readers(group: GroupTasks) -> Iterator[tuple[Indices, Indices]]:
-    """Sub-ops of each forward op with parameters, and the optimizer sub-ops that update these."""
+    """Return sub-ops of each forward op with parameters, and the optimizer sub-ops that update these."""
     graph = group.graph.graph
     first = group.graph.first
     updates: dict[str, list[int]] = defaultdict(list)
@@ -46,16 +46,18 @@ def _readers(group: GroupTasks) -> Iterator[tuple[Indices, Indices]]:
 
 
 def _parameters(graph: OpGraph, op: Op) -> set[str]:
-    """Parameters that the op reads, itself or as gradients."""
+    """Return parameters that the op reads, itself or as gradients."""
     tensors = (graph.tensor[operand.tensor] for operand in op.reads)
     return {t.parameter or t.name for t in tensors if t.role in (Role.PARAMETER, Role.GRADIENT)}
 
 
 def _free(group: GroupTasks, waiting: Indices) -> tuple[Indices, Indices]:
-    """The last task before the optimizer's on each device, and the tasks there that wait for nothing."""
+    """Return the last task before the optimizer's on each device, and those there that wait for nothing."""
     tasks = np.arange(len(group.subop), dtype=np.int32)
     waits = (group.edge_dst, group.gate_after, group.graph.shard_subop, waiting)
-    free = np.setdiff1d(tasks, np.concatenate(waits))
+    is_free = np.ones(len(tasks), dtype=np.bool_)
+    is_free[np.concatenate(waits)] = False
+    free = tasks[is_free]
     work = tasks[~is_phase(group.graph, Phase.OPTIMIZER)[group.subop]]
     work = work[np.argsort(group.position[work])]
     last = np.full(group.placement.limits.devices, -1, dtype=np.int32)

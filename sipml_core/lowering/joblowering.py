@@ -25,7 +25,7 @@ def lower(
     order: NDArray[np.int32] | None = None,
     server_gpus: int | None = None,
 ) -> TaskGraph:
-    """Tasks, transfers and collectives of `plan.iterations` training steps on all mp x dp GPUs.
+    """Return tasks, transfers and collectives of `plan.iterations` training steps on all mp x dp GPUs.
 
     Device d of group g is at position g mp + d. Each iteration ends in a mark.
 
@@ -52,7 +52,7 @@ def lower(
 
 
 def two_tiers_fit(plan: Plan, server_gpus: int) -> bool:
-    """Whether servers of `server_gpus` GPUs hold several whole groups each, and all are full.
+    """Return whether servers of `server_gpus` GPUs hold several whole groups each, and all are full.
 
     Then `lower` may synchronise inside servers first. Where a group fills a server or more, its
     counterparts are in different servers anyway.
@@ -99,11 +99,11 @@ class Lowering:
 
     @property
     def period(self) -> int:
-        """Groups after which the job repeats: those of one server in two tiers, else 1."""
+        """Return after how many groups the job repeats: those of one server in two tiers, else 1."""
         return math.prod(self.tiers[1:])
 
     def tasks(self, groups: int | None = None) -> TaskGraph:
-        """The tasks of all groups, or of the first `groups` of them only.
+        """Return the tasks of all groups, or of the first `groups` of them only.
 
         A part of the groups, a multiple of `period` that divides dp, sends what it would send in the
         whole job, to the same GPUs, but waits for its own members where it would wait for others: right
@@ -129,15 +129,36 @@ class Lowering:
 
     @property
     def _priorities(self) -> int:
-        """Priorities used by one iteration: tasks and activations first, then buckets in their order."""
+        """Return how many priorities one iteration uses: tasks and activations first, then its buckets."""
         return len(self.template.group.subop) + len(self.template.buckets)
 
     def _iteration(
         self, builder: TaskBuilder, groups: int, label: Indices, priority: int
     ) -> tuple[Nodes, Nodes]:
-        """Tasks [groups, tasks] of one iteration and its mark [1]."""
+        """Add one iteration; return its tasks [groups, tasks] and its mark [1].
+
+        Examples
+        --------
+        Two groups of the worked example: 12 tasks each, on the GPUs 0 to 2 and 3 to 5. Inside each group
+        there are four transfers; the buckets of devices 1, 2 and 0 follow, one transfer per member.
+
+        >>> from sipml_core.testing.worked import lowering
+        >>> job, builder = lowering(dp=2), TaskBuilder(6, ("matmul", "sync"))
+        >>> tasks, mark = job._iteration(builder, groups=2, label=np.zeros(12, dtype=np.int32), priority=0)
+        >>> tasks.tolist()
+        [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], [12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]]
+        >>> graph = builder.build(mark)
+        >>> graph.gpu[tasks].tolist()
+        [[0, 0, 1, 2, 0, 1, 2, 0, 0, 0, 1, 2], [3, 3, 4, 5, 3, 4, 5, 3, 3, 3, 4, 5]]
+        >>> list(zip(graph.src[:8].tolist(), graph.dst[:8].tolist()))
+        [(0, 1), (0, 2), (1, 0), (2, 0), (3, 4), (3, 5), (4, 3), (5, 3)]
+        >>> list(zip(graph.src[8:].tolist(), graph.dst[8:].tolist(), graph.size_bytes[8:].tolist()))
+        [(1, 4, 2.0), (4, 1, 2.0), (2, 5, 2.0), (5, 2, 2.0), (0, 3, 10.0), (3, 0, 10.0)]
+        """
         group, transfers, buckets = self.template.group, self.template.transfers, self.template.buckets
         gpu_of = self.gpu_of[:groups]
+
+        # Nodes of tasks [groups, tasks] and of transfers inside groups [groups, transfers].
         gpu = gpu_of[:, group.device]
         duration = group.duration_us / self.speed[gpu]
         tasks = builder.tasks(gpu, duration, group.position + priority, label)
@@ -147,41 +168,75 @@ class Lowering:
             transfers.size_bytes,
             transfers.position + priority,
         )
+
+        # Columns of tasks and transfers, and of those that wait for them; the same in every group.
         before, after = _direct(group)
         builder.depend(tasks[:, before], tasks[:, after])
         builder.depend(tasks[:, transfers.maker], sends[:, transfers.made])
         builder.depend(sends[:, transfers.before], sends[:, transfers.after])
         arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
         builder.depend(sends[:, arrival], tasks[:, consumer])
+
+        # Where each bucket's sum is on each member. [groups, members] each
         synced = [
             self._synchronise(builder, tasks, bucket, priority + len(group.subop) + number)
             for number, bucket in enumerate(buckets)
         ]
+
+        # The iteration ends when all sums are there and all tasks are done that nothing else waits for.
         waited_for = np.concatenate([before, transfers.maker, *(b.producers for b in buckets)])
-        ends = np.setdiff1d(np.arange(len(group.subop)), waited_for)
+        is_end = np.ones(len(group.subop), dtype=np.bool_)
+        is_end[waited_for] = False
+        ends = np.flatnonzero(is_end)
         mark = builder.barriers(1, label=len(builder.labels) - 1)
         for nodes in (tasks[:, ends], *synced):
             builder.depend(nodes, mark)
         return tasks, mark
 
     def _synchronise(self, builder: TaskBuilder, tasks: Nodes, bucket: Bucket, priority: int) -> Nodes:
-        """The collective of one bucket; returns where it ends on each member. [groups, members]
+        """Add the collective of one bucket; return where it ends on each member. [groups, members]
 
         A member that makes none of the gradients joins in when all makers of its group are done. It
         waits for makers that are no members too: these did the same as the member did.
+
+        Examples
+        --------
+        A bucket on device 0 of two groups: the members are GPUs 0 and 3, each is ready after its tasks 4
+        and 7, and each sends the whole sum to the other, with the latency of two steps.
+
+        >>> from sipml_core.testing.worked import lowering
+        >>> job, builder = lowering(dp=2), TaskBuilder(6, ("matmul", "sync"))
+        >>> tasks = builder.tasks(job.gpu_of[:, job.template.group.device], 1.0, 0, 0)
+        >>> bucket = job.template.buckets[-1]
+        >>> bucket.devices, bucket.producers.tolist(), bucket.consumers.tolist()
+        ((0,), [4, 7], [8, 9])
+        >>> done = job._synchronise(builder, tasks, bucket, priority=0)
+        >>> done.shape
+        (2, 1)
+        >>> graph = builder.build()
+        >>> list(zip(graph.src.tolist(), graph.dst.tolist(), graph.latency_steps.tolist()))
+        [(0, 3, 2.0), (3, 0, 2.0)]
+        >>> graph.successors[graph.succ_start[done[0, 0]] : graph.succ_start[done[0, 0] + 1]].tolist()
+        [8, 9, 20, 21]
         """
         label = len(builder.labels) - 1
         devices = len(bucket.devices)
         device = self.template.group.device
+
+        # Column of each device among the members, -1 for one that is none [mp]; of makers and users [pairs].
         column = np.full(self.plan.mp, -1)
         column[list(bucket.devices)] = np.arange(devices)
         maker, user = column[device[bucket.producers]], column[device[bucket.consumers]]
+
+        # A member is ready after its own makers, or all of its group's, and after makers that are no members.
         inside = maker >= 0
         ready = builder.barriers((len(tasks), devices), label=label)
         builder.depend(tasks[:, bucket.producers[inside]], ready[:, maker[inside]])
         idle = np.flatnonzero(np.bincount(maker[inside], minlength=devices) == 0)
         builder.depend(tasks[:, bucket.producers[inside], None], ready[:, None, idle])
         builder.depend(tasks[:, bucket.producers[~inside], None], ready[:, None, :])
+
+        # One ring through the members of all groups, or tiers of rings. [1, *tiers, devices]
         rings = Rings(
             builder=builder,
             steps=self.plan.ring_steps,
@@ -210,7 +265,7 @@ def _gpu_of(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> ND
 
 
 def _tiers(plan: Plan, server_gpus: int | None) -> tuple[int, ...]:
-    """How the dp counterparts of a device are arranged: (servers, groups in each), or (dp,)."""
+    """Return how the dp counterparts of a device are arranged: (servers, groups in each), or (dp,)."""
     if server_gpus is not None and server_gpus < 1:
         raise ConfigError(f"server_gpus must be at least 1, got {server_gpus}")
     if server_gpus is None or plan.mp % server_gpus == 0:
@@ -225,7 +280,7 @@ def _tiers(plan: Plan, server_gpus: int | None) -> tuple[int, ...]:
 
 
 def _direct(group: GroupTasks) -> tuple[Indices, Indices]:
-    """Dependencies between tasks that no transfer carries: on one device, and gates."""
+    """Return dependencies between tasks that no transfer carries: on one device, and gates."""
     local = group.device[group.edge_src] == group.device[group.edge_dst]
     return unique_pairs(
         np.concatenate([group.edge_src[local], group.gate_before]),

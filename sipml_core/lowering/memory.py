@@ -10,8 +10,8 @@ from sipml_core.errors import InfeasibleError
 from sipml_core.fields import float64_vector, format_bytes
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, group_tasks, is_phase
 from sipml_core.lowering.transfers import volume
-from sipml_core.model import MAX_RANK, OpGraph, Phase, Placement, Plan, Role, precision
-from sipml_core.partition import box_key, boxes
+from sipml_core.model import MAX_RANK, OpGraph, Phase, Placement, Plan, Role, precision, sorted_unique
+from sipml_core.partition import OverlapRule, box_key
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -27,23 +27,23 @@ class MemoryUse:
 
     @property
     def total_bytes(self) -> NDArray[np.float64]:
-        """[devices] [bytes]"""
+        """Return the sum of all components. [devices] [bytes]"""
         return self.parameters_bytes + self.gradients_bytes + self.optimizer_bytes + self.activations_bytes
 
     @property
     def fullest(self) -> int:
-        """The device that needs most."""
+        """Return the device that needs most."""
         return int(np.argmax(self.total_bytes))
 
     def sentence(self, device: int) -> str:
-        """Need of one device, by component, for messages."""
+        """Return the need of one device, by component, for messages."""
         parts = ("parameters", "gradients", "optimizer", "activations")
         each = ", ".join(f"{part} {format_bytes(getattr(self, f'{part}_bytes')[device])}" for part in parts)
         return f"{format_bytes(self.total_bytes[device])} ({each})"
 
 
 def memory_per_gpu(placement: Placement, plan: Plan) -> MemoryUse:
-    """Memory of each device of a group under `plan`.
+    """Return the memory of each device of a group under `plan`.
 
     Parameters, with gradients and optimizer state at the precision of the graph (`Precision`), are
     counted once on each device that uses them. Activations that backward sub-ops read are counted
@@ -71,7 +71,7 @@ def memory_per_gpu(placement: Placement, plan: Plan) -> MemoryUse:
 
 
 def check_memory(placement: Placement, plan: Plan, memory_bytes: float) -> float:
-    """What the fullest GPU needs, if that is at most `memory_bytes`. [bytes]
+    """Return what the fullest GPU needs, if that is at most `memory_bytes`. [bytes]
 
     Raises
     ------
@@ -90,11 +90,35 @@ def check_memory(placement: Placement, plan: Plan, memory_bytes: float) -> float
     return needed
 
 
+def check_parameters(graph: OpGraph, plan: Plan, memory_bytes: float) -> float:
+    """Return what the fullest GPU needs at least, for parameters, gradients, optimizer state. [bytes]
+
+    Every parameter is on one of the `plan.mp` GPUs of a group or on several, so the fullest has one part in
+    `mp` of all, whatever the layout and the placement: what this refuses need not be cut and placed.
+
+    Raises
+    ------
+    InfeasibleError
+        It is more than `memory_bytes`.
+    """
+    held = precision(graph.precision)
+    trained = {t.parameter for t in graph.tensors if t.role is Role.GRADIENT}
+    trained_elements = sum(t.elements for t in graph.tensors if t.name in trained)
+    state_bytes = held.gradient_bytes + held.optimizer_bytes
+    needed = (graph.parameter_bytes + trained_elements * state_bytes) / plan.mp
+    if needed > memory_bytes:
+        raise InfeasibleError(
+            f"{graph.name} with mp={plan.mp} does not fit: parameters, gradients and optimizer state alone "
+            f"are {format_bytes(needed)} on a GPU, which has {format_bytes(memory_bytes)}; raise mp"
+        )
+    return needed
+
+
 def _held_where_used(placement: Placement) -> NDArray[np.float64]:
-    """Elements of parameters and inputs that the sub-ops on each device touch. [devices, tensors]"""
+    """Return elements of parameters and inputs that sub-ops touch on each device. [devices, tensors]"""
     graph = placement.graph
     number = {tensor.name: index for index, tensor in enumerate(graph.graph.tensors)}
-    rows = _Rows()
+    rows, rule = _Rows(), OverlapRule()
     group = np.arange(placement.limits.devices, dtype=np.int32)
     for index, op in enumerate(graph.graph.ops):
         dim, devices = graph.split_dim[index], placement.device[graph.first[index] : graph.first[index + 1]]
@@ -104,7 +128,8 @@ def _held_where_used(placement: Placement) -> NDArray[np.float64]:
             tensor = graph.graph.tensor[operand.tensor]
             if tensor.role in (Role.PARAMETER, Role.INPUT):
                 key = box_key(op, operand, tensor.shape, dim, len(devices))
-                rows.add(devices, number[operand.tensor], boxes(key).lo, boxes(key).hi)
+                found = rule.boxes(key)
+                rows.add(devices, number[operand.tensor], found.lo, found.hi)
     device, tensors, lo, hi = rows.columns()
     return _held_elements(placement, device, tensors, lo, hi)
 
@@ -122,62 +147,99 @@ class _Rows:
         self._blocks.append((np.column_stack([devices, np.full(count, tensor)]).astype(np.int32), box))
 
     def columns(self) -> tuple[Indices, Indices, Indices, Indices]:
-        """Device, tensor, lo, hi of each box."""
+        """Return device, tensor, lo and hi of each box."""
         ids = np.concatenate([np.empty((0, 2), dtype=np.int32), *(block[0] for block in self._blocks)])
         box = np.concatenate([np.empty((0, MAX_RANK, 2), dtype=np.int32), *(b[1] for b in self._blocks)])
         return ids[:, 0], ids[:, 1], box[:, :, 0], box[:, :, 1]
 
 
 def _activations(tasks: GroupTasks) -> NDArray[np.float64]:
-    """Bytes kept for the backward pass on each device: checkpoints, and the fullest segment. [devices]"""
+    """Return bytes kept for the backward pass: checkpoints, and the fullest segment. [devices]"""
     graph, plan = tasks.graph, tasks.checkpoints
     forward = is_phase(graph, Phase.FORWARD)[tasks.subop]
     first_run = np.arange(len(tasks.subop)) < graph.subops
+
+    # What each data edge is, by the tasks at its ends and the segment that makes it. [edges]
     src, dst = tasks.edge_src, tasks.edge_dst
     read_back = forward[src] & ~forward[dst]
     segment = plan.segment[tasks.op[src]]
     dropped = ~plan.kept[tasks.edge_tensor] & (~first_run[src] | (segment == plan.segments - 1))
     again_from_first = first_run[src] & forward[dst] & ~first_run[dst]
+
+    # Account 0 has checkpoints; account 1 + s has what segment s makes again.
+    kept = (read_back & ~dropped) | again_from_first
+    account = np.where(kept, 0, 1 + segment)
+    held = np.flatnonzero(kept | read_back)
+    bytes_held = _account_bytes(tasks, held, account[held], 1 + plan.segments)
+    return np.asarray(bytes_held[0] + bytes_held[1:].max(axis=0))
+
+
+def _account_bytes(
+    tasks: GroupTasks, edges: NDArray[np.intp], account: NDArray[np.int64], accounts: int
+) -> NDArray[np.float64]:
+    """Return the bytes that `edges` bring to each device, by account. [accounts, devices]
+
+    What a duplicated op reads is whole on every device.
+    """
+    graph, devices = tasks.graph, tasks.placement.limits.devices
+    tensors = len(graph.graph.tensors)
     element_bytes = np.array([t.element_bytes for t in graph.graph.tensors])
-    whole_elements = np.array([t.elements for t in graph.graph.tensors], dtype=np.float64)
-    in_full = graph.duplicated[tasks.op[dst]]
+    whole_bytes = np.array([t.size_bytes for t in graph.graph.tensors], dtype=np.float64)
+    tensor, reader = tasks.edge_tensor[edges], tasks.edge_dst[edges]
 
-    def held(rows: NDArray[np.bool_]) -> NDArray[np.float64]:
-        boxes_held = (tasks.edge_tensor[rows], tasks.edge_lo[rows], tasks.edge_hi[rows])
-        elements = _held_elements(tasks.placement, tasks.device[dst[rows]], *boxes_held)
-        whole = np.unique(tasks.edge_tensor[rows & in_full])
-        elements[:, whole] = whole_elements[whole]
-        return np.asarray(elements @ element_bytes)
+    # Tensors that an account has whole, as account * tensors + tensor.
+    of_account = account * tensors + tensor
+    whole = sorted_unique(of_account[graph.duplicated[tasks.op[reader]]])
 
-    interiors = [held(read_back & dropped & (segment == number)) for number in range(plan.segments)]
-    checkpoints = held((read_back & ~dropped) | again_from_first)
-    return np.asarray(checkpoints + np.max(interiors, axis=0))
+    # All others: the union of the boxes of each (device, account, tensor).
+    parts = np.flatnonzero(~np.isin(of_account, whole))
+    key, elements = _union_elements(
+        graph.graph,
+        tasks.device[reader[parts]].astype(np.int64) * (accounts * tensors) + of_account[parts],
+        tensor[parts],
+        tasks.edge_lo[edges[parts]],
+        tasks.edge_hi[edges[parts]],
+    )
+    held = np.bincount(
+        key // tensors, elements * element_bytes[key % tensors], minlength=devices * accounts
+    ).reshape(devices, accounts)
+    held = held + np.bincount(whole // tensors, whole_bytes[whole % tensors], minlength=accounts)
+    return np.asarray(held.T, dtype=np.float64)
 
 
 def _held_elements(
     placement: Placement, device: Indices, tensor: Indices, lo: Indices, hi: Indices
 ) -> NDArray[np.float64]:
-    """Elements in the union of boxes of each tensor on each device. [devices, tensors]
+    """Return the elements in the union of boxes of each tensor on each device. [devices, tensors]"""
+    tensors = len(placement.graph.graph.tensors)
+    held = np.zeros(placement.limits.devices * tensors)
+    key, elements = _union_elements(
+        placement.graph.graph, device.astype(np.int64) * tensors + tensor, tensor, lo, hi
+    )
+    held[key] = elements
+    return held.reshape(placement.limits.devices, tensors)
+
+
+def _union_elements(
+    graph: OpGraph, key: NDArray[np.int64], tensor: Indices, lo: Indices, hi: Indices
+) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    """Return each key once, and the elements in the union of its boxes. [keys], [keys]
 
     The union is taken as the bounding box or the sum of the distinct boxes, whichever is less: exact
     for boxes that are equal, nested in one, or side by side.
     """
-    tensors = len(placement.graph.graph.tensors)
-    elements = np.zeros(placement.limits.devices * tensors)
-    if len(device):
-        key, lo, hi = _distinct(
-            placement.graph.graph, device.astype(np.int64) * tensors + tensor, tensor, lo, hi
-        )
-        starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
-        bounding = volume(np.minimum.reduceat(lo, starts), np.maximum.reduceat(hi, starts))
-        elements[key[starts]] = np.minimum(bounding, np.add.reduceat(volume(lo, hi), starts))
-    return elements.reshape(placement.limits.devices, tensors)
+    if not len(key):
+        return key, key
+    key, lo, hi = _distinct(graph, key, tensor, lo, hi)
+    starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
+    bounding = volume(np.minimum.reduceat(lo, starts), np.maximum.reduceat(hi, starts))
+    return key[starts], np.minimum(bounding, np.add.reduceat(volume(lo, hi), starts))
 
 
 def _distinct(
     graph: OpGraph, key: NDArray[np.int64], tensor: Indices, lo: Indices, hi: Indices
 ) -> tuple[NDArray[np.int64], Indices, Indices]:
-    """Each (key, box) once, in order of key. A box is told by the flat positions of its corners."""
+    """Return each (key, box) once, in order of key. A box is told by the flat positions of its corners."""
     shape = np.ones((len(graph.tensors), MAX_RANK + 1), dtype=np.int64)
     for index, t in enumerate(graph.tensors):
         shape[index, 1 : 1 + len(t.shape)] = np.array(t.shape) + 1

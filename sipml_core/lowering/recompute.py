@@ -31,7 +31,7 @@ class Checkpoints:
 
 
 def checkpoints(graph: OpGraph, *, recompute: bool) -> Checkpoints:
-    """Segments that make kept activations plus the largest segment's own the least (Chen et al. 2016).
+    """Return segments that make kept activations and the largest segment least (Chen et al. 2016).
 
     Without `recompute` there is one segment and nothing runs again. Sizes are those of whole tensors.
     """
@@ -42,7 +42,7 @@ def checkpoints(graph: OpGraph, *, recompute: bool) -> Checkpoints:
 
 
 def _best_cuts(graph: OpGraph) -> list[int]:
-    """Numbers of forward ops before which a segment starts."""
+    """Return numbers of forward ops before which a segment starts."""
     saved, crossing = _sizes(graph)
     best: tuple[float, list[int]] = (float("inf"), [])
     count, tried = 1.0, 0
@@ -57,7 +57,7 @@ def _best_cuts(graph: OpGraph) -> list[int]:
 
 
 def _sizes(graph: OpGraph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-    """Bytes that each forward op makes for the backward pass, and bytes alive before each forward op."""
+    """Return bytes that each forward op makes for the backward pass, and bytes alive before each."""
     forward = [op for op in graph.ops if op.phase is Phase.FORWARD]
     number = {op.name: index for index, op in enumerate(forward)}
     last_read: dict[str, int] = {}
@@ -81,7 +81,7 @@ def _sizes(graph: OpGraph) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
 def _cheapest_cuts(
     saved: NDArray[np.float64], crossing: NDArray[np.float64], largest: float
 ) -> tuple[float, list[int]]:
-    """Cuts of least crossing bytes such that no segment saves more than `largest` bytes."""
+    """Return cuts of least crossing bytes such that no segment saves more than `largest` bytes."""
     total = np.concatenate([[0.0], np.cumsum(saved)])
     reach = np.searchsorted(total, total - largest * (1 + 1e-9))
     cost, came_from = np.zeros(len(total)), np.zeros(len(total), dtype=np.int64)
@@ -122,7 +122,7 @@ def _read_elsewhere(graph: OpGraph, segment: NDArray[np.int32]) -> NDArray[np.bo
 
 
 def _runs_again(graph: OpGraph, segment: NDArray[np.int32], kept: NDArray[np.bool_]) -> NDArray[np.bool_]:
-    """Ops of all segments but the last whose output the backward pass needs, directly or not."""
+    """Return ops of all segments but the last whose output the backward pass needs, directly or not."""
     tensor_kept = {tensor.name: bool(k) for tensor, k in zip(graph.tensors, kept, strict=True)}
     last = int(segment.max(initial=0))
     needed: set[str] = set()

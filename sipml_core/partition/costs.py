@@ -75,7 +75,7 @@ class SplitCosts:
 
 
 def split_costs(graph: OpGraph, times: SliceTimes, rule: OverlapRule, budget: Budget) -> SplitCosts:
-    """Cost tables of `graph`.
+    """Return the cost tables of `graph`.
 
     Traffic of an edge is the time of the busiest port, as if part p of P sat on device
     floor(p mp / P) (placer "aligned") and nothing else used the network; a box that several ops of
@@ -147,7 +147,7 @@ class _Costing:
         )
 
     def _own_tables(self, index: int) -> tuple[Table, Table, Table, Table]:
-        """Return a variable's compute, its backward part, synchronisation [us] and memory [bytes]. [cuts]"""
+        """Return compute, its backward part, synchronisation [us]; memory [bytes] of a variable. [cuts]"""
         cuts = self.cuts[index]
         # Longest slice of each follower under each cut. [cuts, followers]
         compute = [[self._longest_us(o, cut) for o in self.followers[index]] for cut in cuts]
@@ -279,7 +279,7 @@ class _Costing:
 
 
 def _parameter_owners(graph: OpGraph) -> dict[str, str]:
-    """The first op that reads each parameter: a shared one is counted there."""
+    """Return the first op that reads each parameter: a shared one is counted there."""
     owners: dict[str, str] = {}
     for op in graph.ops:
         for operand in op.reads:

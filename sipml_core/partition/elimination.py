@@ -30,7 +30,7 @@ class _Factor:
 def minimise(
     single: Sequence[Table], pairs: Mapping[tuple[int, int], Table], *, max_table: int = 1 << 20
 ) -> list[int]:
-    """The choice of every variable that makes the sum of all costs least.
+    """Return the choice of every variable that makes the sum of all costs least.
 
     Parameters
     ----------
@@ -137,7 +137,7 @@ class _Elimination:
 
 
 def _expand(factor: _Factor, scope: tuple[int, ...]) -> Table:
-    """The factor's table with one axis for each variable of `scope`, to be broadcast."""
+    """Return the factor's table with one axis for each variable of `scope`, to be broadcast."""
     axes = sorted(range(len(factor.variables)), key=lambda a: scope.index(factor.variables[a]))
     shape = [1] * len(scope)
     for axis in axes:

@@ -49,12 +49,12 @@ _TOKENS = (Split.SAMPLE, Split.SPATIAL)
 
 
 def leads(op: Op) -> bool:
-    """Whether the op is cut and placed in its own right rather than with the op it follows."""
+    """Return whether the op is cut and placed in its own right rather than with the op it follows."""
     return op.follows is None
 
 
 def leader_index(graph: OpGraph) -> NDArray[np.int64]:
-    """The op that each op is placed with: itself, or the end of the chain it follows. [ops]"""
+    """Return the op that each op is placed with: itself, or the end of the chain it follows. [ops]"""
     number = {op.name: index for index, op in enumerate(graph.ops)}
     leader = np.arange(len(graph.ops))
     for index, op in enumerate(graph.ops):
@@ -66,15 +66,15 @@ def leader_index(graph: OpGraph) -> NDArray[np.int64]:
 
 
 def sample_layout(graph: OpGraph) -> Layout:
-    """Every op along the batch; along height, sequence, heads, ... where there is no batch."""
+    """Return every op cut along the batch; along height, sequence, ... where there is no batch."""
     dims = {op.name: _first(op, _SAMPLE_ORDER) for op in graph.ops if leads(op)}
     return Layout(name="sample", dims=dims)
 
 
 def tensor_layout(graph: OpGraph) -> Layout:
-    """Megatron's rule: an op keeps a cut of its first input along features, which moves no byte.
+    """Return the layout of Megatron's rule: an op keeps a cut of its first input along features.
 
-    That makes it a ROW split where the op contracts over them. Without such a cut, ops with
+    Such a cut moves no byte. It is a ROW split where the op contracts over them. Without such a cut, ops with
     parameters are cut along heads or columns, so that a pair of matrix products becomes column,
     then row (Shoeybi et al. 2019, "Megatron-LM", section 3), and others along the batch.
     """
@@ -86,7 +86,7 @@ def tensor_layout(graph: OpGraph) -> Layout:
 
 
 def megatron_layout(graph: OpGraph) -> Layout:
-    """Megatron-LM before sequence parallelism: products are divided, what lies between is duplicated.
+    """Return the layout of Megatron-LM before sequence parallelism: only products are divided.
 
     Products, that is ops with parameters that sum over a dimension, are cut as by `tensor_layout`,
     but lookups along the vocabulary, and so are ops that keep the cut of such a product. Between two
@@ -106,7 +106,7 @@ def megatron_layout(graph: OpGraph) -> Layout:
 
 
 def _product_dim(graph: OpGraph, op: Op) -> str | None:
-    """The dimension along which a product is cut that inherits no cut; None: it is no product."""
+    """Return the dimension along which a product without an inherited cut is cut; None: no product."""
     if not _has_parameters(graph, op) or Split.ROW not in op.splits.values():
         return None
     return _first(op, (Split.ROW,) if op.kind == "embedding" else (*_FEATURES, Split.ROW))
@@ -117,7 +117,7 @@ def _has_parameters(graph: OpGraph, op: Op) -> bool:
 
 
 def _inherited(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | None:
-    """A split of `op` along features that runs along the axis its first input is divided on."""
+    """Return a split of `op` along features that runs along the axis its first input is divided on."""
     operand = next((o for o in op.reads if o.tensor in graph.producer), None)
     if operand is None:
         return None
@@ -132,7 +132,7 @@ def _inherited(graph: OpGraph, op: Op, dims: Mapping[str, str | None]) -> str | 
 
 
 def _first(op: Op, order: tuple[Split, ...]) -> str | None:
-    """The dimension of the most preferred split that the op offers and that can be cut at all."""
+    """Return the dimension of the most preferred split that the op offers and that can be cut at all."""
     for split in order:
         for dim, kind in op.splits.items():
             if kind is split and op.dims[dim] > 1:
@@ -141,7 +141,7 @@ def _first(op: Op, order: tuple[Split, ...]) -> str | None:
 
 
 def _longest(op: Op, kinds: tuple[Split, ...]) -> str | None:
-    """The dimension of most iterations among splits of these kinds, if any can be cut at all."""
+    """Return the dimension of most iterations among splits of these kinds, if any can be cut at all."""
     dims = [dim for dim, kind in op.splits.items() if kind in kinds and op.dims[dim] > 1]
     return max(dims, key=lambda dim: op.dims[dim], default=None)
 
@@ -154,14 +154,14 @@ FIXED_LAYOUTS: dict[str, Callable[[OpGraph], Layout]] = {
 
 
 def fixed_layout(graph: OpGraph, name: str) -> Layout:
-    """The layout that the fixed rule of that name gives; `ConfigError` for another name."""
+    """Return the layout that the fixed rule of that name gives; `ConfigError` for another name."""
     if name not in FIXED_LAYOUTS:
         raise ConfigError(unknown("layout", name, FIXED_LAYOUTS))
     return FIXED_LAYOUTS[name](graph)
 
 
 def checked_dims(graph: OpGraph, layout: Layout | Mapping[str, str | None] | None) -> dict[str, str | None]:
-    """Split dimension of every leading op; ops that `layout` leaves out are cut by the sample rule.
+    """Return the split dimension of every leading op; by the sample rule where `layout` has none.
 
     Raises
     ------
@@ -180,7 +180,7 @@ def checked_dims(graph: OpGraph, layout: Layout | Mapping[str, str | None] | Non
 
 
 def checked_duplicates(graph: OpGraph, layout: Layout | Mapping[str, str | None] | None) -> frozenset[str]:
-    """Leading ops that the layout duplicates.
+    """Return leading ops that the layout duplicates.
 
     Raises
     ------

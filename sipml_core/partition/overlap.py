@@ -45,12 +45,12 @@ class Overlap:
 
     @cached_property
     def elements(self) -> NDArray[np.int64]:
-        """Tensor elements of each pair. [pairs]"""
+        """Return the tensor elements of each pair. [pairs]"""
         return np.asarray((self.hi - self.lo).prod(axis=1), dtype=np.int64)
 
 
 def box_key(op: Op, operand: Operand, shape: tuple[int, ...], dim: str | None, parts: int) -> BoxKey:
-    """What the boxes depend on: nothing else about the op or tensor matters."""
+    """Return what the boxes depend on: nothing else about the op or tensor matters."""
     axes: list[_AxisKey] = []
     for axis, size in zip(operand.axes, shape, strict=True):
         if axis.dim is None:
@@ -63,7 +63,7 @@ def box_key(op: Op, operand: Operand, shape: tuple[int, ...], dim: str | None, p
 
 
 def part_bounds(extent: int, parts: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Start and stop of `parts` equal slices of `extent`, the larger ones first. [parts]"""
+    """Return start and stop of `parts` equal slices of `extent`, the larger ones first. [parts]"""
     base, extra = divmod(extent, parts)
     index = np.arange(parts, dtype=np.int64)
     start = index * base + np.minimum(index, extra)
@@ -71,7 +71,7 @@ def part_bounds(extent: int, parts: int) -> tuple[NDArray[np.int64], NDArray[np.
 
 
 def boxes(key: BoxKey) -> Boxes:
-    """The boxes that `key` describes."""
+    """Return the boxes that `key` describes."""
     axes, parts = key
     lo = np.empty((parts, len(axes)), dtype=np.int64)
     hi = np.empty_like(lo)
@@ -87,7 +87,7 @@ def boxes(key: BoxKey) -> Boxes:
 
 
 def overlap(held: Boxes, needed: Boxes) -> Overlap:
-    """Where the boxes of two ops meet; pairs that share no element are left out."""
+    """Return where the boxes of two ops meet; pairs that share no element are left out."""
     lo = np.maximum(held.lo[:, None, :], needed.lo[None, :, :])
     hi = np.minimum(held.hi[:, None, :], needed.hi[None, :, :])
     src, dst = np.nonzero((lo < hi).all(axis=2))

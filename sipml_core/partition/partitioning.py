@@ -34,12 +34,12 @@ WHOLE = Cut(None, 1)
 
 
 def parts_for(time_us: float, tau_us: float, mp: int, extent: int) -> int:
-    """Equal parts of about tau: the nearest whole number, at most one per device or iteration."""
+    """Return how many equal parts take about tau: the nearest number, at most one per device or iteration."""
     return max(1, min(math.floor(time_us / tau_us + 0.5), mp, extent))
 
 
 def own_cut(op: Op, dim: str | None, time_us: float, *, mp: int, tau_us: float) -> Cut:
-    """How an op that follows none is cut along `dim`."""
+    """Return how an op that follows none is cut along `dim`."""
     if dim is None:
         return WHOLE
     parts = parts_for(time_us, tau_us, mp, op.dims[dim])
@@ -47,7 +47,7 @@ def own_cut(op: Op, dim: str | None, time_us: float, *, mp: int, tau_us: float) 
 
 
 def following_cut(op: Op, leader: Cut, *, duplicated: bool = False) -> Cut:
-    """How an op is cut that follows one cut as `leader`.
+    """Return how an op is cut that follows one cut as `leader`.
 
     Part p then needs what part p of the leader holds. An optimizer op that lacks the dimension
     updates parameters that every part keeps a copy of, so it is repeated beside each, and so is that

@@ -37,7 +37,7 @@ def choose_splits(
     prices: Prices,
     recompute: bool = False,
 ) -> Layout:
-    """The layout with the least estimated time of a training step.
+    """Return the layout with the least estimated time of a training step.
 
     The time of a layout is
         compute + traffic + max(0, synchronisation - backward compute),
@@ -92,7 +92,7 @@ class _Weights:
     memory: float = 0.0
 
     def unary(self, variable: Variable) -> Table:
-        """Cost of each cut of one variable but for traffic with others. [cuts] [us]"""
+        """Return the cost of each cut of one variable but for traffic with others. [cuts] [us]"""
         return (
             variable.compute_us
             + variable.traffic_us
@@ -126,7 +126,7 @@ class _Selection:
         return float(sum(t[self.chosen[u], self.chosen[v]] for (u, v), t in self.costs.pairs.items()))
 
     def layout(self) -> Layout:
-        """The layout with its reasons; other cuts are compared with the same weights."""
+        """Return the layout with its reasons; other cuts are compared with the same weights."""
         traffic = [np.zeros(len(variable.cuts)) for variable in self.costs.variables]
         for (u, v), table in self.costs.pairs.items():
             traffic[u] += table[:, self.chosen[v]]
@@ -174,7 +174,7 @@ def _solve(costs: SplitCosts, weights: _Weights) -> _Selection:
 
 
 def explain(layout: Layout) -> list[dict[str, Any]]:
-    """One row for each op of a chosen layout, for a table: cut, costs in us, and the next best cut.
+    """Return one row for each op of a chosen layout: cut, costs in us, and the next best cut.
 
     Fixed layouts record no costs, only dimensions, and which ops every device does in full.
     """

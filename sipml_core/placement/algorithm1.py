@@ -98,7 +98,7 @@ class _Visit:
 
     @property
     def makespan_us(self) -> float:
-        """When the last forward sub-op ends, transfers not counted. [us]"""
+        """Return when the last forward sub-op ends, transfers not counted. [us]"""
         return float(self._finish_us.max(initial=0.0))
 
     def run(self, budget: int) -> bool:
@@ -122,7 +122,7 @@ class _Visit:
         return slice(start, start + self._units.earlier[unit])
 
     def _allowed(self, unit: int) -> NDArray[np.bool_]:
-        """Devices within range of every placed neighbour. [devices]"""
+        """Return devices within range of every placed neighbour. [devices]"""
         if not self._limited:
             return self._usable
         parents = self._units.near[self._earlier(unit)]
@@ -135,7 +135,7 @@ class _Visit:
         return float(self._finish_us[parents].max(initial=0.0))
 
     def _choose(self, unit: int, allowed: NDArray[np.bool_]) -> int:
-        """The device with the earliest start; ties as the options say, then the lowest index."""
+        """Return the device with the earliest start; ties as the options say, then the lowest index."""
         start_us = np.where(allowed, np.maximum(self._free_us, self._ready_us(unit)), np.inf)
         earliest = start_us <= start_us.min() * (1 + _EQUAL)
         if not self._prefer_parent:

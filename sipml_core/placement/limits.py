@@ -18,7 +18,7 @@ def placement_limits(
     ring_peers: int = 1,
     chain: bool = False,
 ) -> PlacementLimits:
-    """The limits of a group of `devices` GPUs, one of `dp` replicas (paper, section 3.2, ii).
+    """Return the limits of a group of `devices` GPUs, one of `dp` replicas (section 3.2, ii).
 
     With replicas, one circuit of the degree goes to the counterpart in the next group (or two, to
     both neighbours: `ring_peers`), and the rest is left for peers. If they do not cover the group,
@@ -86,14 +86,14 @@ def _reach_range(devices: int, dp: int, reach_hops: int | None) -> int | None:
 
 
 def hops_between(devices: int) -> NDArray[np.int64]:
-    """Distances on a circle of devices. [devices, devices]"""
+    """Return distances on a circle of devices. [devices, devices]"""
     index = np.arange(devices)
     around = (index[:, None] - index[None, :]) % devices
     return np.asarray(np.minimum(around, devices - around), dtype=np.int64)
 
 
 def reach_table(limits: PlacementLimits) -> NDArray[np.bool_]:
-    """Which device may talk to which, itself included. [devices, devices]"""
+    """Return which device may talk to which, itself included. [devices, devices]"""
     hops = hops_between(limits.devices)
     return np.ones_like(hops, dtype=np.bool_) if limits.range_hops is None else hops <= limits.range_hops
 
@@ -101,6 +101,6 @@ def reach_table(limits: PlacementLimits) -> NDArray[np.bool_]:
 def broken_edges(
     graph: BalancedGraph, device: NDArray[np.int32], limits: PlacementLimits
 ) -> NDArray[np.int64]:
-    """Data edges whose ends sit on devices that may not talk. [broken edges]"""
+    """Return data edges whose ends sit on devices that may not talk. [broken edges]"""
     allowed = reach_table(limits)[device[graph.edge_src], device[graph.edge_dst]]
     return np.flatnonzero(~allowed)

@@ -41,7 +41,7 @@ class PlacementUnits:
 
 
 def merge(graph: BalancedGraph) -> PlacementUnits:
-    """The units of a balanced graph."""
+    """Return the units of a balanced graph."""
     op_of = graph.subop_op
     part = np.arange(graph.subops) - graph.first[op_of]
     leader = leader_index(graph.graph)[op_of]

@@ -1,5 +1,6 @@
 """The command line: what it answers, on which stream, with which exit status."""
 
+import csv
 import io
 import json
 import os
@@ -176,17 +177,16 @@ def test_an_output_folder_that_cannot_be_made_is_refused_before_the_run(file, tm
     assert "cannot write to the output folder" in refused("run", file, "--out", tmp_path / "taken" / "out")
 
 
-def test_a_narrow_terminal_gets_whole_numbers():
+def test_a_narrow_terminal_gets_whole_numbers(registry):
     """80 columns hold the main columns, uncut."""
     from rich.console import Console
 
     from sipml_core.cases.running import run_experiment
     from sipml_core.experiment.reading import read_experiment
-    from sipml_core.plugin.registry import load
     from sipml_core.report.tables import result_tables
 
     console = Console(width=80, record=True, file=io.StringIO())
-    for table in result_tables(run_experiment(read_experiment(tomllib.loads(GOOD), load())), console.width):
+    for table in result_tables(run_experiment(read_experiment(tomllib.loads(GOOD), registry)), console.width):
         console.print(table)
     text = console.export_text()
     assert "…" not in text
@@ -271,6 +271,37 @@ def test_circuits_plans_a_matrix_and_draws_it(tmp_path):
     summary = json.loads((tmp_path / "o" / "plan.json").read_text())
     assert summary["total_gbps"] == 3 * 2000  # one permutation of neighbours: all 16 circuits to one peer
     assert summary["unserved_pairs"] == []
+
+
+@pytest.mark.parametrize(
+    ("topology", "options", "rows"),
+    [
+        (
+            "sip-ocs", ["--set", "switches=3"],
+            [
+                {"src": src, "dst": dst, "capacity_gbps": "150.0", "circuits": "3", "kept": "0",
+                 "switches": "0;1;2"}
+                for src, dst in ("01", "12", "20")
+            ],
+        ),
+        (
+            "sip-ring", ["--set", "reach_hops=1"],
+            [
+                {"src": src, "dst": dst, "capacity_gbps": "75.0", "demand": demand, "clockwise": "[0, 1, 2]",
+                 "counterclockwise": "[]", "kept_gbps": "0.0", "dark_us": "25.0"}
+                for src, dst, demand in (("0", "1", "5.0"), ("1", "2", "6.0"), ("2", "0", "3.0"))
+            ],
+        ),
+    ],
+)  # fmt: skip
+def test_plan_csv_holds_each_field_in_its_column(tmp_path, topology, options, rows):
+    """Three GPUs in a circle: each of three switches of B / 3 joins all neighbours; and on the ring the three
+    clockwise wavelengths of B / 6 do, where the way round is out of reach. Nothing was lit before."""
+    (tmp_path / "tm.csv").write_text("0,5,0\n0,0,6\n3,0,0\n")
+    out = ["--out", tmp_path / "o", "--no-picture", "--bandwidth", "150 Gbps"]
+    planned = call("circuits", "--topology", topology, "--matrix", tmp_path / "tm.csv", *out, *options)
+    assert planned.exit_code == 0, planned.stderr
+    assert list(csv.DictReader((tmp_path / "o" / "plan.csv").read_text().splitlines())) == rows
 
 
 def test_circuits_plans_without_matplotlib_too(tmp_path, monkeypatch):

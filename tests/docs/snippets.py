@@ -13,7 +13,7 @@ from pathlib import Path
 import attrs
 
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.plugin.registry import load
+from sipml_core.plugin.registry import Registry
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -50,11 +50,12 @@ def blocks(page: Path) -> list[Block]:
 class Reader:
     """Does what a page says, in an empty folder; packages it installs go to a folder of their own."""
 
-    def __init__(self, folder: Path, monkeypatch) -> None:
+    def __init__(self, folder: Path, monkeypatch, registry: Registry) -> None:
         self.cwd = folder / "work"
         self.site = folder / "site"
         self.names: dict[str, object] = {"__name__": "snippet"}
         self.monkeypatch = monkeypatch
+        self.registry = registry
         self.cwd.mkdir()
         self.site.mkdir()
 
@@ -70,7 +71,7 @@ class Reader:
             self.type_in(block.text)
         elif block.language == "toml":
             self.monkeypatch.chdir(self.cwd)
-            check_toml(block.text)
+            check_toml(block.text, self.registry)
 
     def type_in(self, text: str) -> None:
         """Every command must succeed and print the lines shown below it, in that order."""
@@ -110,8 +111,8 @@ class Reader:
         return done.stdout
 
 
-def check_toml(text: str) -> None:
+def check_toml(text: str, registry: Registry) -> None:
     """It is TOML, and what it says of an experiment is accepted."""
     tables = tomllib.loads(text)
     if set(tables) & {*FRAME, "gpu", "strategy", "engine"}:
-        read_experiment({**FRAME, **tables}, load())
+        read_experiment({**FRAME, **tables}, registry)

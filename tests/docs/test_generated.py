@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sipml_core.plugin.registry import Source, collect
 from sipml_core.report.components import offer_page
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -26,6 +27,19 @@ def test_every_hook_is_documented(hook):
     assert len(getattr(generate.hookspecs, hook).__doc__.strip()) > 40
     assert hook in generate.HOOKS
     assert f"[`{hook}`]({hook}.md)" in (ROOT / "docs" / "plugins" / "README.md").read_text(encoding="utf-8")
+
+
+@pytest.mark.parametrize("hook", generate.hook_names())
+def test_the_example_of_a_hook_is_a_plugin_that_implements_it(hook):
+    """Loaded alone, on a registry of its own."""
+    _, path = generate.HOOKS[hook]
+    spec = importlib.util.spec_from_file_location(f"example_of_{hook}", ROOT / path)
+    module = importlib.util.module_from_spec(spec)
+    spec.loader.exec_module(module)
+    registry = collect([(Source(plugin="example", distribution="docs"), module)])
+    assert registry.problems == []
+    (implementation,) = getattr(registry.manager.hook, hook).get_hookimpls()
+    assert implementation.plugin_name == "example"
 
 
 @pytest.mark.parametrize("name", ["resnet50", "transformer", "gpt", "megatron"])

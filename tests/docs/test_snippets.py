@@ -20,17 +20,17 @@ PAGES = sorted((ROOT / "docs").rglob("*.md"))
 
 
 @pytest.mark.slow
-def test_the_tutorial_leads_to_its_plot(tmp_path, monkeypatch):
-    reader = snippets.Reader(tmp_path, monkeypatch)
+def test_the_tutorial_leads_to_its_plot(registry, tmp_path, monkeypatch):
+    reader = snippets.Reader(tmp_path, monkeypatch, registry)
     for block in snippets.blocks(TUTORIAL):
         reader.follow(block)
     assert (reader.cwd / "compare.png").stat().st_size > 5000
 
 
 @pytest.mark.parametrize("page", [p for p in PAGES if p != TUTORIAL], ids=lambda p: str(p.relative_to(ROOT)))
-def test_python_and_toml_of_a_page_work(page, tmp_path, monkeypatch):
+def test_python_and_toml_of_a_page_work(registry, page, tmp_path, monkeypatch):
     """Console blocks of other pages are theirs to test; ``>>>`` blocks are doctests."""
-    reader = snippets.Reader(tmp_path, monkeypatch)
+    reader = snippets.Reader(tmp_path, monkeypatch, registry)
     for block in snippets.blocks(page):
         if block.language in ("python", "toml") or block.title:
             reader.follow(block)

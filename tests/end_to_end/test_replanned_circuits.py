@@ -160,7 +160,7 @@ def test_what_carries_on_is_what_both_plans_have(seed):
 
 @pytest.mark.parametrize("options", [{"interval_us": 10}, {"tau_us": 20}])
 def test_rings_that_settle_slower_than_plans_come_are_refused(registry, options):
-    """Up to 29 us at tau 4, up to 131 us at tau 20 (default interval 100): the next plan would take
+    """Up to 30 us at tau 4, up to 131 us at tau 20 (default interval 100): the next plan would take
     circuits that are still dark for kept ones, and light them early."""
     topology = registry.find("topology", "sip-ring")
     with pytest.raises(ConfigError, match="interval_us"):

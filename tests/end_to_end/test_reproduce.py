@@ -2,6 +2,7 @@
 
 import csv
 
+import attrs
 import pytest
 from click.testing import CliRunner
 
@@ -94,6 +95,13 @@ def small_study(**changes):
     return Study(**{**fields, **changes})
 
 
+@pytest.fixture(scope="module")
+def finding(registry):
+    """The small study as it is."""
+    with pytest.MonkeyPatch.context() as monkeypatch:
+        return carried_out(registry, monkeypatch, small_study())
+
+
 def carried_out(registry, monkeypatch, study, quick=False):
     monkeypatch.setattr(numbers_module, "read_study", {"small": study}.__getitem__)
     return carry_out(
@@ -106,9 +114,8 @@ def carried_out(registry, monkeypatch, study, quick=False):
     )[0]
 
 
-def test_a_study_has_a_number_for_every_series_at_every_point(registry, monkeypatch):
+def test_a_study_has_a_number_for_every_series_at_every_point(finding):
     """Never faster than pure data parallelism alone is the best of all."""
-    finding = carried_out(registry, monkeypatch, small_study())
     assert len(finding.numbers) == 3 * 2
     of = {(n.series, n.x): n for n in finding.numbers}
     for x in (100.0, 200.0):
@@ -125,8 +132,8 @@ def test_quick_takes_fewer_points_and_its_own_changes(registry, monkeypatch):
     assert {n.gpus for n in finding.numbers} == {4}
 
 
-def test_figures_and_numbers_are_the_same_bytes_every_time(registry, monkeypatch, tmp_path):
-    finding = carried_out(registry, monkeypatch, small_study(y=("time_to_accuracy_h", "mp")))
+def test_figures_and_numbers_are_the_same_bytes_every_time(finding, tmp_path):
+    finding = attrs.evolve(finding, study=small_study(y=("time_to_accuracy_h", "mp")))
     written = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -168,9 +175,8 @@ def test_what_ablations_do_to_pure_data_parallelism(registry, monkeypatch):
     assert times_us["tau = 1 us, no launch, no minimum"] == times_us["no launch latency, no minimum op"]
 
 
-def test_extrapolated_points_are_hollow_and_said_to_be(registry, monkeypatch):
+def test_extrapolated_points_are_hollow_and_said_to_be(finding):
     """The small GPT is measured at batches from 1536 on; 8 is not among them."""
-    finding = carried_out(registry, monkeypatch, small_study())
     assert all(n.extrapolated for n in finding.numbers)
     figure = draw(finding)
     assert "hollow" in figure.get_suptitle()

@@ -12,7 +12,7 @@ from sipml_core.errors import InfeasibleError
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.report.searchreport import search_footnotes, search_tables, winners_table, write_search
 from sipml_core.search import workers as work
-from sipml_core.search.cache import AnswerCache, code_fingerprint
+from sipml_core.search.cache import AnswerCache
 from sipml_core.search.searching import search
 
 SMALL_GPT = {"name": "gpt", "layers": 1, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 500}
@@ -43,12 +43,6 @@ def degrees(candidates):
     return [(candidate.mp, candidate.dp) for candidate in candidates]
 
 
-def test_all_divisors_are_candidates_not_only_powers_of_two(registry):
-    """12 = 1 x 12 = 2 x 6 = 3 x 4 = 4 x 3 = 6 x 2 = 12 x 1."""
-    (job,) = experiment(registry, gpus=12, global_batches=[24]).jobs
-    assert degrees(search_candidates(job, 12)) == [(1, 12), (2, 6), (3, 4), (4, 3), (6, 2), (12, 1)]
-
-
 def test_batches_are_measured_ones_that_pure_data_parallelism_divides(registry):
     """ResNet-50 was measured from 1632 to 67 840; on 1000 GPUs every batch is a multiple of 1000."""
     table = tables(workload={"name": "resnet50"})
@@ -69,19 +63,6 @@ def test_where_one_batch_is_measured_the_others_are_marked(registry):
     assert 1024 in tried
     assert len(tried) > 1
     assert [b for b in tried if not job.workload.convergence(b).extrapolated] == [1024]
-
-
-def test_layouts_and_placers_multiply_but_not_for_pure_data_parallelism(registry):
-    """With mp = 1 there is nothing to cut or to place: one candidate, not four."""
-    (job,) = experiment(registry, mp=[2], layouts=["auto", "sample"], placers=["algorithm1", "aligned"]).jobs
-    tried = [(c.mp, c.layout, c.placer) for c in search_candidates(job, 8)]
-    assert tried == [
-        (1, "auto", "algorithm1"),
-        (2, "auto", "algorithm1"),
-        (2, "auto", "aligned"),
-        (2, "sample", "algorithm1"),
-        (2, "sample", "aligned"),
-    ]
 
 
 def test_what_does_not_divide_stays_in_the_table_with_the_numbers(registry):
@@ -160,57 +141,6 @@ def test_the_number_of_processes_changes_no_byte(registry, tmp_path):
     assert len(json.loads(files["search.json"])["rows"]) == len(one.rows)
 
 
-def test_a_second_search_asks_nothing(registry, tmp_path, monkeypatch):
-    cache = AnswerCache(tmp_path)
-    first = search([experiment(registry)], cache=cache)
-    asked = []
-    monkeypatch.setattr(work.Worker, "answers", lambda self, batch: asked.append(batch))
-    assert search([experiment(registry)], cache=cache) == first
-    assert not asked
-
-
-@pytest.mark.parametrize(
-    "change",
-    [
-        {"gpus": 16},
-        {"plan": {"tau_us": 5}},
-        {"gpu": {"precision": "fp32"}},
-        {"topologies": ["elect-cluster"]},
-    ],
-    ids=str,
-)
-def test_a_changed_question_is_asked_again(registry, change, tmp_path, monkeypatch):
-    cache = AnswerCache(tmp_path)
-    search([experiment(registry, mp=[1])], cache=cache)
-    asked = []
-    answers = work.Worker.answers
-    monkeypatch.setattr(
-        work.Worker, "answers", lambda self, batch: asked.append(batch.kind) or answers(self, batch)
-    )
-    search([experiment(registry, mp=[1], **change)], cache=cache)
-    assert asked == ["estimate", "simulation"]
-
-
-def test_labels_are_not_part_of_a_question(registry, tmp_path):
-    """The same network under another label is answered from the cache, and is called by its own label."""
-    cache = AnswerCache(tmp_path)
-    search([experiment(registry, mp=[1])], cache=cache)
-    files = set(tmp_path.rglob("*.json"))
-    (again,) = search(
-        [experiment(registry, mp=[1], topologies=[{"name": "elect-flat", "label": "ideal"}])], cache=cache
-    )
-    assert set(tmp_path.rglob("*.json")) == files
-    assert again.best[0].topology == "ideal"
-
-
-def test_a_damaged_answer_counts_as_none(registry, tmp_path):
-    cache = AnswerCache(tmp_path)
-    first = search([experiment(registry)], cache=cache)
-    for path in tmp_path.rglob("*.json"):
-        path.write_text("{")
-    assert search([experiment(registry)], cache=cache) == first
-
-
 def test_the_content_of_a_named_file_is_part_of_the_question(registry, tmp_path):
     """A table of measured op times that changes is another GPU."""
     curve = tmp_path / "steps.csv"
@@ -223,12 +153,6 @@ def test_the_content_of_a_named_file_is_part_of_the_question(registry, tmp_path)
         counts.append(len(list(cache.folder.rglob("*.json"))))
         assert result.best[0].steps_to_accuracy == pytest.approx(steps, rel=0.5)
     assert counts[1] == 2 * counts[0]
-
-
-def test_the_code_of_a_plugin_is_part_of_the_question():
-    """Another package, another hash; what came in the same distribution counts as well."""
-    assert code_fingerprint(("json",)) != code_fingerprint(("sqlite3",))
-    assert code_fingerprint(("json",)) == code_fingerprint(("json",))
 
 
 def test_an_infeasible_simulation_is_replaced_by_the_next(registry, monkeypatch):
@@ -261,11 +185,6 @@ def test_a_workload_that_fits_nowhere_has_no_winner_and_says_why(registry):
     assert result.best == ()
     assert "the GPU has 1 MB" in search_footnotes(result)[0]
     assert all(row.status == "infeasible" for row in result.rows)
-
-
-def test_degrees_that_do_not_divide_are_refused(registry):
-    with pytest.raises(InfeasibleError, match=r"search.mp = \[3\] divides 8 GPUs"):
-        found(registry, mp=[3])
 
 
 def test_extrapolated_batches_are_marked_in_the_tables(registry):

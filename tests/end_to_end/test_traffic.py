@@ -66,14 +66,14 @@ def bytes_by_element(case, dp):
     return total
 
 
-@pytest.mark.parametrize(("mp", "dp"), [(1, 4), (2, 2), (4, 2), (4, 1)])
 @pytest.mark.parametrize(
-    ("workload", "layout"),
+    ("workload", "layout", "mp", "dp"),
     [
-        ({"name": "resnet50"}, "tensor"),
-        ({"name": "resnet50"}, "sample"),
-        ({"name": "resnet50"}, "auto"),
-        (GPT, "sample"),
+        ({"name": "resnet50"}, "tensor", 4, 1),
+        ({"name": "resnet50"}, "tensor", 2, 2),
+        ({"name": "resnet50"}, "sample", 4, 2),
+        ({"name": "resnet50"}, "auto", 4, 2),
+        *((GPT, "sample", mp, dp) for mp, dp in ((1, 4), (2, 2), (4, 2), (4, 1))),
     ],
 )
 def test_each_parameter_is_synchronised_once_over_those_who_hold_it(registry, workload, layout, mp, dp):

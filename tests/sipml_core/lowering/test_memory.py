@@ -7,13 +7,14 @@ import numpy as np
 import pytest
 
 from sipml_core.errors import InfeasibleError
-from sipml_core.lowering.memory import check_memory, memory_per_gpu
+from sipml_core.lowering.memory import check_memory, check_parameters, memory_per_gpu
 from sipml_core.model.balanced import Placement, PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Phase, Role
 from sipml_core.model.plan import Plan
 from sipml_core.partition.layouts import Layout
 from sipml_core.partition.partitioning import partition
+from sipml_core.testing import worked
 
 B, U = Phase.BACKWARD, Phase.OPTIMIZER
 
@@ -220,3 +221,19 @@ def test_replicas_are_alike(two_layers, gpu):
     one, many = (memory_per_gpu(placement, plan(mp=2, dp=dp)) for dp in (1, 16))
     for field in attrs.fields(type(one)):
         assert np.array_equal(getattr(one, field.name), getattr(many, field.name))
+
+
+@pytest.mark.parametrize(("mp", "needed"), [(1, 112.0), (4, 28.0)])
+def test_parameters_alone_are_refused_before_anything_is_cut(mp, needed):
+    """4 + 3 parameters, each with 2 + 2 + 12 bytes in mixed precision, on mp devices at best."""
+    assert check_parameters(worked.two_layers(), plan(mp), needed) == needed
+    with pytest.raises(InfeasibleError, match=rf"mp={mp} does not fit: parameters.*raise mp"):
+        check_parameters(worked.two_layers(), plan(mp), needed - 1)
+
+
+def test_no_placement_needs_less_than_its_parameters():
+    """What the quick check refuses, the exact one refuses as well."""
+    need = memory_per_gpu(worked.placed(), plan(3))
+    alone = check_parameters(worked.two_layers(), plan(3), 1e9)
+    states = need.parameters_bytes + need.gradients_bytes + need.optimizer_bytes
+    assert alone <= states.max() < need.total_bytes.max()

@@ -308,3 +308,20 @@ def test_bad_arguments_are_refused():
     for bad in ({"mp": 0}, {"dp": 0}, {"gbps": 0.0}, {"gbps": float("nan")}, {"tau_us": -1.0}):
         with pytest.raises(ConfigError, match=f"{next(iter(bad))} must be positive"):
             choose(graph, **bad)
+
+
+def test_traffic_costs_the_groups_price_and_synchronisation_the_replicas():
+    """Half the bandwidth of one kind of pair doubles that kind of cost, and leaves the other."""
+    graph = mlp(8, 16, 256, 1024)
+
+    def costs(group_gbps, replica_gbps):
+        rule, prices = OverlapRule(), Prices(group_gbps=group_gbps, replica_gbps=replica_gbps)
+        budget = Budget(mp=4, tau_us=0.001, dp=2, prices=prices)
+        made = split_costs(graph, SliceTimes(graph, GPU, CLUSTER, rule), rule, budget)
+        traffic = sum(table.sum() for table in made.pairs.values())
+        return traffic, sum(variable.sync_us.sum() for variable in made.variables)
+
+    traffic, sync = costs(8.0, 8.0)
+    assert min(traffic, sync) > 0
+    assert costs(4.0, 8.0) == pytest.approx((2 * traffic, sync), rel=1e-12)
+    assert costs(8.0, 4.0) == pytest.approx((traffic, 2 * sync), rel=1e-12)

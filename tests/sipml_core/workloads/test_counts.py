@@ -1,7 +1,5 @@
 """Parameters and FLOPs of the models: published totals, and hand arithmetic layer by layer."""
 
-import time
-
 import pytest
 
 from sipml_core.errors import ConfigError, InfeasibleError
@@ -108,11 +106,10 @@ def test_gpt2_medium_has_the_known_parameters():
     assert Gpt(Gpt.Options()).graph(1, "fp32").parameter_elements == 354_823_168
 
 
-def test_megatron_is_18_billion_and_builds_at_once():
-    """V h + s h + 40 (12 h^2 + 13 h) + 2 h; a graph is metadata, so it takes no time."""
-    started = time.perf_counter()
+def test_megatron_is_18_billion_in_a_few_thousand_ops():
+    """V h + s h + 40 (12 h^2 + 13 h) + 2 h; a graph is metadata, of a size that goes with the layers."""
     graph = Megatron(Megatron.Options()).graph(8, "mixed")
-    assert time.perf_counter() - started < 1.0
+    assert len(graph.ops) < 100 * 40
     h = 6144
     assert graph.parameter_elements == 51200 * h + 2048 * h + 40 * (12 * h * h + 13 * h) + 2 * h
     assert graph.parameter_elements == 18_449_756_160
