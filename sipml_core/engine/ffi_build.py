@@ -1,20 +1,20 @@
 """Builds `sipml_core.engine._engine`. Run as a script, it compiles next to the package.
 
-The declarations are read from `engine.h`, so that the header stays the one contract.
+The declarations are read from `csrc/engine.h`, so that the header stays the one contract.
 """
 
 from pathlib import Path
 
 from cffi import FFI
 
-HERE = Path(__file__).resolve().parent
-ROOT = HERE.parents[1]
+CSRC = Path(__file__).resolve().parent / "csrc"
+ROOT = CSRC.parents[2]
 SOURCES = ("engine.c", "build.c", "rates.c", "ready.c", "heap.c", "accounts.c", "path.c")
 #: No fused multiply-add: the same bytes on every machine.
 FLAGS = ["-std=c99", "-O3", "-ffp-contract=off"]
 
-_header = (HERE / "engine.h").read_text(encoding="utf-8")
-_home = HERE.relative_to(ROOT).as_posix()
+_header = (CSRC / "engine.h").read_text(encoding="utf-8")
+_home = CSRC.relative_to(ROOT).as_posix()
 
 ffibuilder = FFI()
 ffibuilder.cdef("\n".join(line for line in _header.splitlines() if not line.startswith("#")))
