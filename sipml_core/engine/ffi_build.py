@@ -9,7 +9,18 @@ from cffi import FFI
 
 CSRC = Path(__file__).resolve().parent / "csrc"
 ROOT = CSRC.parents[2]
-SOURCES = ("engine.c", "build.c", "rates.c", "ready.c", "heap.c", "accounts.c", "path.c")
+SOURCES = (
+    "engine.c",
+    "build.c",
+    "groups.c",
+    "rates.c",
+    "lows.c",
+    "heap.c",
+    "ready.c",
+    "accounts.c",
+    "path.c",
+    "watch.c",
+)
 #: No fused multiply-add: the same bytes on every machine.
 FLAGS = ["-std=c99", "-O3", "-ffp-contract=off"]
 

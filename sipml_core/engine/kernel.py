@@ -164,6 +164,13 @@ class KernelSession:
             )
         )
 
+    def watch(self) -> None:
+        """Check the rates after every change from now on: slow, for tests.
+
+        `run` and `set_capacity` raise `SipmlError` once rates are not max-min fair.
+        """
+        _check(self._lib.engine_watch(self._run))
+
     def active(self) -> ActiveTransfers:
         transfer = np.empty(len(self.network.pair_src), dtype=np.int32)
         gbps = np.empty(len(transfer))

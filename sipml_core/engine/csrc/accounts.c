@@ -33,14 +33,50 @@ void account_snapshot(engine *run, int64_t row)
 }
 
 /* Change how many transfers of a pair are pending, and how many of those are lit, at both its ends. */
-void account_pending(engine *run, int32_t pair_id, int32_t pending, int32_t lit)
+void account_pending(engine *run, const pair *p, int32_t pending, int32_t lit)
 {
-    const int32_t ends[2] = {run->net.pair_src[pair_id], run->net.pair_dst[pair_id]};
+    const int32_t ends[2] = {p->src, p->dst};
     for (int k = 0; k < 2; k++) {
         account_gpu(run, ends[k]);
         run->gpus[ends[k]].pending += pending;
         run->gpus[ends[k]].lit += lit;
     }
+}
+
+static int is_waiting(const engine *run, int32_t pair_id)
+{
+    return run->waiting[pair_id / 64] >> pair_id % 64 & 1;
+}
+
+/* A transfer joins a pair. */
+void account_join(engine *run, int32_t pair_id, double size)
+{
+    pair *p = &run->pairs[pair_id];
+    if (p->waiting++ == 0) {
+        run->waiting[pair_id / 64] |= UINT64_C(1) << pair_id % 64;
+        p->dark = 0;
+        for (int32_t k = p->first; k < p->stop; k++) {
+            int32_t link_id = run->crossings[k].link;
+            p->dark += link_id >= run->net.first_circuit && run->capacity[link_id] <= 0;
+        }
+    }
+    p->queued += size;
+    account_pending(run, p, 1, p->dark == 0);
+}
+
+/* The last byte of a transfer of a pair has left. */
+void account_leave(engine *run, int32_t pair_id, double size)
+{
+    pair *p = &run->pairs[pair_id];
+    if (p->dark)
+        account_pending(run, p, 0, 1);
+    p->queued -= size;
+    if (--p->waiting == 0) {
+        run->waiting[pair_id / 64] &= ~(UINT64_C(1) << pair_id % 64);
+        p->queued = 0;
+    }
+    for (int32_t k = p->first; k < p->stop; k++)
+        run->bytes[run->crossings[k].link] += run->crossings[k].weight * size;
 }
 
 /* A circuit went dark (change 1) or lit up (-1): so may the pairs that cross it. */
@@ -49,46 +85,58 @@ void account_dark(engine *run, int32_t link_id, int32_t change)
     int64_t circuit = link_id - run->net.first_circuit;
     if (circuit < 0)
         return;
-    for (int64_t k = run->circuit_first[circuit]; k < run->circuit_first[circuit + 1]; k++) {
-        int32_t p = run->circuit_pair[k];
-        int was = run->pairs[p].dark > 0;
-        run->pairs[p].dark += change;
-        int is = run->pairs[p].dark > 0;
-        if (was != is && run->pairs[p].waiting)
-            account_pending(run, p, 0, is ? -run->pairs[p].waiting : run->pairs[p].waiting);
+    for (int32_t k = run->circuit_first[circuit]; k < run->circuit_first[circuit + 1]; k++) {
+        pair *p = &run->pairs[run->circuit_pair[k]];
+        if (!is_waiting(run, run->circuit_pair[k]))
+            continue;
+        int was = p->dark > 0;
+        p->dark += change;
+        int is = p->dark > 0;
+        if (was != is)
+            account_pending(run, p, 0, is ? -p->waiting : p->waiting);
     }
 }
 
-/* Add what the active transfers have sent, times `sign`, to the links they cross. */
-static void add_sent(const engine *run, double sign, double *bytes)
+/* First pair from `from` on at which transfers wait or send; the number of pairs if there is none. */
+int64_t account_next_waiting(const engine *run, int64_t from)
 {
-    for (int64_t id = 0; id < run->flow_count; id++) {
-        const flow *f = &run->flows[id];
-        if (f->transfer == NONE)
-            continue;
-        double left = f->left - f->rate * (run->now - f->since);
-        double sent = run->graph.size_bytes[f->transfer] - (left > 0 ? left : 0);
-        for (int32_t k = 0; k < f->crossings; k++)
-            bytes[run->crossing_link[id * run->net.width + k]] += sign * sent;
-    }
+    int64_t words = (run->net.pairs + 63) / 64, word = from / 64;
+    if (word >= words)
+        return run->net.pairs;
+    uint64_t bits = run->waiting[word] & ~UINT64_C(0) << from % 64;
+    while (!bits && ++word < words)
+        bits = run->waiting[word];
+    return bits ? 64 * word + __builtin_ctzll(bits) : run->net.pairs;
+}
+
+static double sent_of(const engine *run, int64_t pair_id)
+{
+    const pair *p = &run->pairs[pair_id];
+    return p->transfer == NONE ? 0 : run->graph.size_bytes[p->transfer] - group_left(run, (int32_t)pair_id);
+}
+
+static void add_to_links(const engine *run, int64_t pair_id, double amount, double *bytes)
+{
+    const pair *p = &run->pairs[pair_id];
+    for (int32_t k = p->first; k < p->stop; k++)
+        bytes[run->crossings[k].link] += run->crossings[k].weight * amount;
 }
 
 void engine_carried(const engine *run, double *bytes)
 {
-    for (int64_t id = 0; id < run->net.links; id++)
-        bytes[id] = run->links[id].bytes;
-    add_sent(run, 1, bytes);
+    memcpy(bytes, run->bytes, (size_t)run->net.links * sizeof *bytes);
+    for (int64_t p = account_next_waiting(run, 0); p < run->net.pairs; p = account_next_waiting(run, p + 1))
+        add_to_links(run, p, sent_of(run, p), bytes);
 }
 
 void engine_backlog(const engine *run, double *bytes)
 {
     memset(bytes, 0, (size_t)run->net.links * sizeof *bytes);
-    for (int64_t p = 0; p < run->net.pairs; p++)
-        for (int64_t k = run->pairs[p].route; k < run->pairs[p + 1].route; k++)
-            bytes[run->route_link[k]] += run->pairs[p].queued;
-    add_sent(run, -1, bytes);
-    for (int64_t id = 0; id < run->net.links; id++)
-        bytes[id] = bytes[id] > 0 ? bytes[id] : 0;
+    for (int64_t p = account_next_waiting(run, 0); p < run->net.pairs; p = account_next_waiting(run, p + 1)) {
+        double left = run->pairs[p].queued - sent_of(run, p);
+        if (left > 0)
+            add_to_links(run, p, left, bytes);
+    }
 }
 
 void engine_report(engine *run)

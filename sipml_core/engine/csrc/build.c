@@ -91,12 +91,21 @@ static int take(void *where, int64_t count, size_t size)
     return memory != NULL;
 }
 
-static int take_heap(heap *h, int64_t room, int64_t ids)
+static int64_t whole_blocks(int64_t count)
 {
-    if (!take(&h->items, room, sizeof *h->items) || (ids && !take(&h->slot, ids, sizeof *h->slot)))
-        return 0;
-    for (int64_t id = 0; id < ids; id++)
-        h->slot[id] = NONE;
+    return count > 32 ? (count + 31) / 32 * 32 : 32;
+}
+
+static int take_lows(lows *of, int64_t ids)
+{
+    of->levels = 1;
+    for (int32_t level = 0; level < LOWS_LEVELS; level++, ids = (ids + 31) / 32) {
+        int64_t keys = whole_blocks(ids);
+        if (!take(&of->keys[level], keys, sizeof(double)) || !take(&of->stale[level], keys / 32, sizeof(uint32_t)))
+            return 0;
+        for (int64_t k = 0; k < keys; k++)
+            of->keys[level][k] = INFINITY;
+    }
     return 1;
 }
 
@@ -111,63 +120,82 @@ static int64_t count_crossings(const engine_network *n)
 static int take_memory(engine *run)
 {
     const engine_network *n = &run->net;
-    int64_t crossings = count_crossings(n), circuits = n->links - n->first_circuit;
-    return take(&run->waits, run->nodes, sizeof *run->waits) && take(&run->child, run->nodes, sizeof *run->child) &&
-           take(&run->sibling, run->nodes, sizeof *run->sibling) &&
-           take(&run->marked, run->graph.tasks, sizeof *run->marked) &&
-           take(&run->gpus, run->graph.gpus, sizeof *run->gpus) &&
-           take(&run->queue, run->queues, sizeof *run->queue) && take(&run->pairs, n->pairs, sizeof *run->pairs) &&
-           take(&run->flows, n->pairs, sizeof *run->flows) && take(&run->links, n->links, sizeof *run->links) &&
-           take(&run->route_link, crossings, sizeof *run->route_link) &&
-           take(&run->crossing_link, n->pairs * n->width, sizeof *run->crossing_link) &&
-           take(&run->crossing_slot, n->pairs * n->width, sizeof *run->crossing_slot) &&
-           take(&run->members, crossings, sizeof *run->members) &&
-           take(&run->spare_flows, n->pairs, sizeof *run->spare_flows) &&
-           take(&run->circuit_first, circuits, sizeof *run->circuit_first) &&
-           take(&run->circuit_pair, crossings, sizeof *run->circuit_pair) &&
-           take_heap(&run->ends, run->graph.gpus + run->graph.transfers, 0) &&
-           take_heap(&run->drains, n->pairs, n->pairs) && take_heap(&run->shares, n->links, n->links) &&
-           take(&run->touched_gpus, run->graph.gpus, sizeof *run->touched_gpus) &&
-           take(&run->touched_queues, run->queues, sizeof *run->touched_queues) &&
-           take(&run->fresh, n->pairs, sizeof *run->fresh) && take(&run->dirty, n->links, sizeof *run->dirty) &&
-           take(&run->inside, n->pairs, sizeof *run->inside) && take(&run->around, n->links, sizeof *run->around);
+    int64_t crossings = count_crossings(n), circuits = n->links - n->first_circuit, gpus = run->graph.gpus;
+#define TAKE(where, count) take(&run->where, count, sizeof *run->where)
+    return TAKE(waits, run->nodes) && TAKE(child, run->nodes) && TAKE(sibling, run->nodes) &&
+           TAKE(marked, run->graph.tasks) && TAKE(gpus, gpus) && TAKE(queue, run->queues) &&
+           TAKE(pairs, n->pairs) && TAKE(links, n->links) && TAKE(capacity, n->links) && TAKE(bytes, n->links) &&
+           TAKE(crossings, crossings) && TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
+           TAKE(crossed, n->links / 64 + 1) && TAKE(circuit_first, circuits) && TAKE(circuit_pair, crossings) &&
+           TAKE(ends.items, gpus + run->graph.transfers) && take_lows(&run->drains, n->links) &&
+           take_lows(&run->shares, n->links) && TAKE(group_link, n->links) && TAKE(free_groups, n->links) &&
+           TAKE(place_link, n->links) && TAKE(listed, n->links) && TAKE(touched_gpus, gpus) &&
+           TAKE(touched_queues, run->queues) && TAKE(touched_links, n->links) && TAKE(fresh, n->pairs) &&
+           TAKE(due_groups, n->links) && TAKE(due_flows, n->pairs);
+#undef TAKE
 }
 
-/* The links of each route without their padding, and each link's share of the table of members. */
+static void make_links(engine *run)
+{
+    for (int64_t id = 0; id < run->net.links; id++) {
+        run->capacity[id] = run->net.link_gbps[id] * BYTES_PER_US_PER_GBPS;
+        run->links[id].place = NONE;
+    }
+}
+
+/* The crossings of each pair; a link that comes twice counts with the sum of its weights. And each link's part of the
+ * table of members. */
 static void index_routes(engine *run)
 {
     const engine_network *n = &run->net;
-    int64_t crossing = 0;
-    for (int64_t p = 0; p < n->pairs; p++) {
-        run->pairs[p].route = crossing;
-        for (int64_t k = p * n->width; k < (p + 1) * n->width; k++)
-            if (n->pair_links[k] != NONE)
-                run->route_link[crossing++] = n->pair_links[k];
+    int32_t count = 0;
+    for (int64_t id = 0; id < n->pairs; id++) {
+        pair *p = &run->pairs[id];
+        *p = (pair){.first = count, .src = n->pair_src[id], .dst = n->pair_dst[id],
+                    .latency_us = n->pair_latency_us[id], .transfer = NONE, .holder = NONE};
+        for (int64_t k = id * n->width; k < (id + 1) * n->width; k++) {
+            if (n->pair_links[k] == NONE)
+                continue;
+            link *l = &run->links[n->pair_links[k]];
+            if (l->count && l->first == id) {
+                run->crossings[l->place].weight += 1;
+                continue;
+            }
+            l->count++;
+            l->first = (int32_t)id; /* the last pair seen on it, and where */
+            l->place = count;
+            run->crossings[count++] = (crossing){.weight = 1, .link = n->pair_links[k]};
+        }
+        p->stop = count;
     }
-    run->pairs[n->pairs].route = crossing;
-    for (int64_t k = 0; k < crossing; k++)
-        run->links[run->route_link[k] + 1].first++; /* there is one more than links */
-    for (int64_t id = 0; id < n->links; id++)
-        run->links[id + 1].first += run->links[id].first;
+    count = 0;
+    for (int64_t id = 0; id < n->links; id++) {
+        link *l = &run->links[id];
+        l->first = count;
+        count += l->count;
+        l->count = 0;
+        l->place = NONE;
+    }
 }
 
+/* Which pairs cross each circuit. */
 static void index_circuits(engine *run)
 {
     const engine_network *n = &run->net;
-    int64_t circuits = n->links - n->first_circuit;
-    for (int64_t c = 0; c <= circuits; c++)
-        run->circuit_first[c] = run->links[n->first_circuit + c].first - run->links[n->first_circuit].first;
-    for (int64_t p = 0; p < n->pairs; p++)
-        for (int64_t k = run->pairs[p].route; k < run->pairs[p + 1].route; k++) {
-            int64_t circuit = run->route_link[k] - n->first_circuit;
-            if (circuit < 0)
-                continue;
-            run->circuit_pair[run->circuit_first[circuit]++] = (int32_t)p;
-            run->pairs[p].dark += run->links[run->route_link[k]].capacity <= 0;
-        }
-    for (int64_t c = circuits; c > 0; c--) /* filling moved each start to the next */
-        run->circuit_first[c] = run->circuit_first[c - 1];
-    run->circuit_first[0] = 0;
+    int32_t *first = run->circuit_first, circuits = (int32_t)(n->links - n->first_circuit);
+    int64_t crossings = n->pairs ? run->pairs[n->pairs - 1].stop : 0;
+    for (int64_t k = 0; k < crossings; k++)
+        if (run->crossings[k].link >= n->first_circuit)
+            first[run->crossings[k].link - n->first_circuit + 1]++;
+    for (int32_t c = 0; c < circuits; c++)
+        first[c + 1] += first[c];
+    for (int32_t id = 0; id < n->pairs; id++)
+        for (int32_t k = run->pairs[id].first; k < run->pairs[id].stop; k++)
+            if (run->crossings[k].link >= n->first_circuit)
+                run->circuit_pair[first[run->crossings[k].link - n->first_circuit]++] = id;
+    for (int32_t c = circuits; c > 0; c--) /* filling moved each start to the next */
+        first[c] = first[c - 1];
+    first[0] = 0;
 }
 
 static void set_out(engine *run)
@@ -183,8 +211,6 @@ static void set_out(engine *run)
         run->gpus[id].running = run->gpus[id].ready = NONE;
     for (int64_t id = 0; id < run->queues; id++)
         run->queue[id].root = run->queue[id].active = NONE;
-    for (int64_t id = 0; id < run->net.links; id++)
-        run->links[id].capacity = run->net.link_gbps[id] * BYTES_PER_US_PER_GBPS;
 }
 
 static int output_given(const engine_output *o)
@@ -220,6 +246,7 @@ int engine_new(const engine_graph *graph, const engine_network *network, const e
         return ENGINE_E_MEMORY;
     }
     set_out(run);
+    make_links(run);
     index_routes(run);
     index_circuits(run);
     *made = run;
@@ -230,14 +257,19 @@ void engine_free(engine *run)
 {
     if (!run)
         return;
-    void *taken[] = {run->waits,         run->child,          run->sibling,       run->marked,
-                     run->gpus,          run->queue,          run->pairs,         run->flows,
-                     run->links,         run->crossing_link,  run->crossing_slot, run->members, run->route_link, run->spare_flows,
-                     run->circuit_first, run->circuit_pair,   run->ends.items,    run->drains.items,
-                     run->drains.slot,   run->shares.items,   run->shares.slot,   run->touched_gpus,
-                     run->touched_queues, run->fresh,         run->dirty,         run->inside,
-                     run->around};
+    void *taken[] = {run->waits,      run->child,        run->sibling,        run->marked,        run->gpus,
+                     run->queue,      run->pairs,        run->links,          run->capacity,      run->bytes,
+                     run->crossings,  run->members,      run->waiting,        run->crossed,       run->circuit_first,
+                     run->circuit_pair, run->ends.items, run->group_link,     run->free_groups,   run->place_link,
+                     run->listed,     run->touched_gpus, run->touched_queues, run->touched_links, run->fresh,
+                     run->due_groups, run->due_flows,    run->watch};
     for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
         free(taken[i]);
+    for (int level = 0; level < LOWS_LEVELS; level++) {
+        free(run->drains.keys[level]);
+        free(run->drains.stale[level]);
+        free(run->shares.keys[level]);
+        free(run->shares.stale[level]);
+    }
     free(run);
 }

@@ -19,7 +19,7 @@ static void touch_gpu(engine *run, int32_t g)
 
 static int32_t queue_of(const engine *run, int32_t pair_id)
 {
-    return run->queue_mode == ENGINE_QUEUE_SOURCE ? run->net.pair_src[pair_id] : pair_id;
+    return run->queue_mode == ENGINE_QUEUE_SOURCE ? run->pairs[pair_id].src : pair_id;
 }
 
 static void touch_queue(engine *run, int32_t q)
@@ -35,9 +35,7 @@ static void join_queue(engine *run, int32_t node)
     int32_t t = node - (int32_t)run->graph.tasks, p = run->net.transfer_pair[t], q = queue_of(run, p);
     run->events++;
     run->out.start_us[node] = run->now;
-    run->pairs[p].waiting++;
-    run->pairs[p].queued += run->graph.size_bytes[t];
-    account_pending(run, p, 1, run->pairs[p].dark == 0);
+    account_join(run, p, run->graph.size_bytes[t]);
     ready_push(run, &run->queue[q].root, node);
     touch_queue(run, q);
 }
@@ -102,7 +100,7 @@ static void finish(engine *run, int32_t node)
 
 static void end_transfer(engine *run, int32_t node)
 {
-    account_pending(run, run->net.transfer_pair[node - run->graph.tasks], -1, -1);
+    account_pending(run, &run->pairs[run->net.transfer_pair[node - run->graph.tasks]], -1, -1);
     finish(run, node);
 }
 
@@ -121,26 +119,19 @@ static void end_node(engine *run, int32_t node)
 }
 
 /* The last byte of a transfer has left; it arrives after the latency. */
-static void leave_queue(engine *run, int32_t p, int32_t t)
+static double leave_queue(engine *run, int32_t p, int32_t t)
 {
     run->events++;
-    double size = run->graph.size_bytes[t];
-    pair *of = &run->pairs[p];
-    of->queued = --of->waiting ? of->queued - size : 0;
-    if (of->dark)
-        account_pending(run, p, 0, 1);
-    for (int64_t k = of->route; k < of[1].route; k++)
-        run->links[run->route_link[k]].bytes += size;
+    account_leave(run, p, run->graph.size_bytes[t]);
+    return run->graph.hops[t] * run->pairs[p].latency_us;
 }
 
-static void drain(engine *run, int32_t flow_id)
+static void drain(engine *run, int32_t flow)
 {
-    int32_t t = run->flows[flow_id].transfer, p = run->flows[flow_id].pair;
-    int32_t node = t + (int32_t)run->graph.tasks;
-    double latency = run->graph.hops[t] * run->net.pair_latency_us[p];
-    leave_queue(run, p, t);
-    run->flows[flow_id].transfer = NONE;
-    touch_queue(run, queue_of(run, p));
+    int32_t t = run->pairs[flow].transfer, node = t + (int32_t)run->graph.tasks;
+    double latency = leave_queue(run, flow, t);
+    run->pairs[flow].transfer = NONE;
+    touch_queue(run, queue_of(run, flow));
     if (latency > 0)
         heap_push(&run->ends, node, run->now + latency);
     else
@@ -154,9 +145,7 @@ static int32_t next_in_queue(engine *run, queue *line)
         int32_t node = ready_pop(run, &line->root), t = node - (int32_t)run->graph.tasks;
         if (run->graph.size_bytes[t] > 0)
             return t;
-        int32_t p = run->net.transfer_pair[t];
-        leave_queue(run, p, t);
-        heap_push(&run->ends, node, run->now + run->graph.hops[t] * run->net.pair_latency_us[p]);
+        heap_push(&run->ends, node, run->now + leave_queue(run, run->net.transfer_pair[t], t));
     }
     return NONE;
 }
@@ -167,21 +156,18 @@ static void serve_queue(engine *run, int32_t q)
     queue *line = &run->queue[q];
     int32_t last = line->active;
     line->touched = 0;
-    if (last != NONE && run->flows[last].transfer != NONE)
+    if (last != NONE && run->pairs[last].transfer != NONE)
         return;
     int32_t t = next_in_queue(run, line), p = t == NONE ? NONE : run->net.transfer_pair[t];
-    int takes_over = last != NONE && run->flows[last].pair == p;
-    if (last != NONE && !takes_over)
-        rates_detach(run, last);
-    line->active = takes_over ? last : p == NONE ? NONE : rates_attach(run, p);
-    if (line->active == NONE)
+    line->active = p;
+    if (last != NONE && last == p) {
+        group_renew(run, p, t);
         return;
-    flow *f = &run->flows[line->active];
-    f->transfer = t;
-    f->left = run->graph.size_bytes[t];
-    f->since = run->now;
-    if (takes_over)
-        rates_schedule(run, last);
+    }
+    if (last != NONE)
+        group_detach(run, last);
+    if (p != NONE)
+        group_attach(run, p, t);
 }
 
 static void serve_gpu(engine *run, int32_t id)
@@ -203,7 +189,7 @@ static void settle(engine *run)
     for (int64_t i = 0; i < run->touched_queue_count; i++)
         serve_queue(run, run->touched_queues[i]);
     run->touched_gpu_count = run->touched_queue_count = 0;
-    if (run->dirty_count)
+    if (run->fresh_count || run->touched_link_count)
         rates_update(run);
 }
 
@@ -229,11 +215,20 @@ static void start(engine *run)
     settle(run);
 }
 
-static double next_event(const engine *run)
+static double next_event(engine *run)
 {
-    double ends = run->ends.count ? run->ends.items[0].key : INFINITY;
-    double drains = run->drains.count ? run->drains.items[0].key : INFINITY;
+    double ends = run->ends.count ? run->ends.items[0].key : INFINITY, drains = lows_least(&run->drains);
     return ends < drains ? ends : drains;
+}
+
+static void drain_groups(engine *run, double limit)
+{
+    int64_t groups = lows_collect(&run->drains, limit, run->due_groups);
+    for (int64_t i = 0; i < groups; i++) {
+        int32_t count = group_drained(run, run->group_link[run->due_groups[i]], limit, run->due_flows);
+        for (int32_t k = 0; k < count; k++)
+            drain(run, run->due_flows[k]);
+    }
 }
 
 static void instant(engine *run, double at)
@@ -241,8 +236,7 @@ static void instant(engine *run, double at)
     double limit = at + SAME_TIME * at;
     if (at > run->now)
         run->now = at;
-    while (run->drains.count && run->drains.items[0].key <= limit)
-        drain(run, heap_pop(&run->drains));
+    drain_groups(run, limit);
     while (run->ends.count && run->ends.items[0].key <= limit)
         end_node(run, heap_pop(&run->ends));
     settle(run);
@@ -259,6 +253,8 @@ int engine_run(engine *run, double until_us, int64_t max_events)
     int64_t first = run->events;
     double limit = until_us + SAME_TIME * until_us;
     for (;;) {
+        if (run->fault)
+            return run->fault;
         double next = next_event(run);
         if (run->ended == run->nodes)
             return ENGINE_DONE;
@@ -286,10 +282,10 @@ int engine_set_capacity(engine *run, int64_t count, const int32_t *link_ids, con
             return ENGINE_E_VALUE;
     }
     for (int64_t i = 0; i < count; i++)
-        rates_change(run, link_ids[i], gbps[i] * BYTES_PER_US_PER_GBPS);
-    if (run->dirty_count)
+        rates_resize(run, link_ids[i], gbps[i] * BYTES_PER_US_PER_GBPS);
+    if (run->touched_link_count)
         rates_update(run);
-    return 0;
+    return run->fault;
 }
 
 double engine_now_us(const engine *run)
@@ -307,18 +303,18 @@ int64_t engine_ended(const engine *run)
     return run->ended;
 }
 
-int engine_is_moving(const engine *run)
+int engine_is_moving(engine *run)
 {
-    return run->ends.count > 0 || run->drains.count > 0;
+    return next_event(run) < INFINITY;
 }
 
 int64_t engine_active(const engine *run, int32_t *transfer, double *gbps)
 {
     int64_t count = 0;
-    for (int64_t id = 0; id < run->flow_count; id++)
-        if (run->flows[id].transfer != NONE) {
-            transfer[count] = run->flows[id].transfer;
-            gbps[count++] = run->flows[id].rate / BYTES_PER_US_PER_GBPS;
+    for (int64_t p = account_next_waiting(run, 0); p < run->net.pairs; p = account_next_waiting(run, p + 1))
+        if (run->pairs[p].transfer != NONE) {
+            transfer[count] = run->pairs[p].transfer;
+            gbps[count++] = group_rate(run, (int32_t)p) / BYTES_PER_US_PER_GBPS;
         }
     return count;
 }
@@ -337,6 +333,7 @@ const char *engine_strerror(int status)
     case ENGINE_E_INDEX: return "a GPU, node, pair or link is out of range";
     case ENGINE_E_VALUE: return "a time, size or capacity is negative or not a number";
     case ENGINE_E_CYCLE: return "the graph has a dependency cycle";
+    case ENGINE_E_RATES: return "a fault of the engine: rates are not max-min fair";
     default: return status < 0 ? "unknown error" : "no error";
     }
 }

@@ -1,334 +1,369 @@
 /* Max-min fair rates, kept up incrementally.
  *
- * A set of flows is max-min fair iff each has a bottleneck: a saturated link on which no flow is faster (Bertsekas
- * and Gallager, Data Networks, 6.5.2). When flows come, go, or capacities change, the flows held back by a link that
- * was touched are shared out again by progressive filling, all others keeping their rates. Where that takes away a
- * bottleneck from a flow outside the set, the flow joins and the filling is repeated.
+ * A flow of rate x takes a x of each link it crosses, a being its weight there. Rates x are max-min fair iff each
+ * flow has a bottleneck: a full link on which no flow is faster (Bertsekas and Gallager, Data Networks, 6.5.2). The
+ * flows that have a link as their bottleneck are its group and share one rate (groups.c).
+ *
+ * When flows come, go, or capacities change, rates are shared out again in one pass, lowest rate first. Open are the
+ * flows whose new rate is not found yet; all others are closed and keep their rates. `shares` holds, of each link to
+ * look at, a bound of the rate at which there is something to do on it:
+ *   its group is open, or it has none:  (capacity - other) / (held + open), what it would give each of them;
+ *   its group is closed:                the group's rate, or what it could give its open flows beside, if that is less.
+ * The lowest link is looked at. Its bound is found afresh; if it rose, the link waits. A closed group that gets more or
+ * less than its rate is opened, and so are the groups of closed flows that are faster than the link allows; otherwise
+ * the link holds back its open flows.
+ *
+ * Why one pass is enough: whoever is opened had at least the rate r that the pass has reached, and a link with room s
+ * for open flows of weight w that gets one more, of weight a, has (s + a r) / (w + a) >= min(s / w, r) for each: no
+ * bound falls below r. Who is fixed at r leaves others at least what they had, so bounds in `shares` may be left as
+ * they are until they are looked at.
+ *
+ * Links without a group, most of them never full, are only listed, with one bound for them all.
  */
 #include "state.h"
 
 #include <math.h>
+#include <stddef.h>
 
 /* Rates closer than this, relatively, count as equal: far above rounding, far below what anyone can see. */
 #define SAME_RATE 1e-11
-/* A new rate this close to the old one is not worth a new event. */
-#define UNCHANGED 1e-12
 /* Spare capacity below this part of a link is what rounding left: none. */
 #define NOTHING 1e-12
-/* `used` is summed afresh after so many changes, before rounding errors add up. */
-enum { CHANGES_MAX = 4096 };
 
-static void touch(engine *run, int32_t link_id)
+void rates_resize(engine *run, int32_t link_id, double capacity)
 {
-    if (!run->links[link_id].dirty) {
-        run->links[link_id].dirty = 1;
-        run->dirty[run->dirty_count++] = link_id;
-    }
-}
-
-static void flow_starts(engine *run, link *l)
-{
-    if (l->flowing++ == 0)
-        l->busy_since = run->now;
-}
-
-static void flow_stops(engine *run, link *l)
-{
-    if (--l->flowing == 0)
-        l->busy += run->now - l->busy_since;
-}
-
-static void hold_back(engine *run, flow *f, int32_t link_id)
-{
-    if (f->bottleneck == link_id)
+    double before = run->capacity[link_id];
+    if (before == capacity)
         return;
-    if (f->bottleneck != NONE)
-        run->links[f->bottleneck].held--;
-    if (link_id != NONE)
-        run->links[link_id].held++;
-    f->bottleneck = link_id;
-}
-
-/* A new flow on the links of a pair. */
-int32_t rates_attach(engine *run, int32_t pair_id)
-{
-    int32_t flow_id =
-        run->spare_flow_count ? run->spare_flows[--run->spare_flow_count] : (int32_t)run->flow_count++;
-    flow *f = &run->flows[flow_id];
-    int64_t route = run->pairs[pair_id].route, crossing = flow_id * run->net.width;
-    f->rate = 0;
-    f->bottleneck = NONE;
-    f->pair = pair_id;
-    f->crossings = (int32_t)(run->pairs[pair_id + 1].route - route);
-    run->fresh[run->fresh_count++] = flow_id;
-    for (int32_t k = 0; k < f->crossings; k++, crossing++) {
-        int32_t link_id = run->crossing_link[crossing] = run->route_link[route + k];
-        link *l = &run->links[link_id];
-        run->crossing_slot[crossing] = l->count;
-        run->members[l->first + l->count++] = (member){flow_id, (int32_t)crossing};
-        touch(run, link_id);
+    run->capacity[link_id] = capacity;
+    if ((before > 0) != (capacity > 0))
+        account_dark(run, link_id, capacity > 0 ? -1 : 1);
+    if (!(run->crossed[link_id / 64] >> link_id % 64 & 1))
+        return;
+    link *l = &run->links[link_id];
+    l->capacity = capacity;
+    l->resized = 1;
+    if (!l->touched) {
+        l->touched = 1;
+        run->touched_links[run->touched_link_count++] = link_id;
     }
-    return flow_id;
 }
 
-void rates_detach(engine *run, int32_t flow_id)
+/* Capacity that the closed flows outside its group leave. */
+static inline double room(const link *l)
 {
-    flow *f = &run->flows[flow_id];
-    int64_t crossing = flow_id * run->net.width;
-    hold_back(run, f, NONE);
-    for (int32_t k = 0; k < f->crossings; k++, crossing++) {
-        int32_t link_id = run->crossing_link[crossing];
-        link *l = &run->links[link_id];
-        member last = run->members[l->first + --l->count];
-        run->members[l->first + run->crossing_slot[crossing]] = last;
-        run->crossing_slot[last.crossing] = run->crossing_slot[crossing];
-        l->used = l->count ? l->used - f->rate : 0;
-        if (f->rate > 0)
-            flow_stops(run, l);
-        touch(run, link_id);
-    }
-    run->spare_flows[run->spare_flow_count++] = flow_id;
+    double left = l->capacity - (l->count == l->held + l->open ? 0 : l->other);
+    return l->capacity <= 0 || left <= NOTHING * l->capacity ? 0 : left;
 }
 
-void rates_schedule(engine *run, int32_t flow_id)
+/* What a link without a group, or whose group is open, gives each open flow. */
+static inline double share(const link *l)
 {
-    const flow *f = &run->flows[flow_id];
-    if (f->rate > 0)
-        heap_set(&run->drains, flow_id, f->since + f->left / f->rate);
-    else
-        heap_remove(&run->drains, flow_id);
+    return room(l) / (l->held_weight + l->open_weight);
 }
 
-void rates_change(engine *run, int32_t link_id, double capacity)
+static double bound_of(const link *l)
+{
+    if (l->is_open || !l->held)
+        return l->held + l->open ? share(l) : INFINITY;
+    if (!l->open)
+        return l->rate;
+    double left = room(l) - l->held_weight * l->rate;
+    double beside = left > NOTHING * l->capacity ? left / l->open_weight : 0;
+    return l->rate < beside ? l->rate : beside;
+}
+
+static void look_at(engine *run, int32_t link_id, double bound)
 {
     link *l = &run->links[link_id];
-    if (l->capacity == capacity)
-        return;
-    if ((l->capacity > 0) != (capacity > 0))
-        account_dark(run, link_id, capacity > 0 ? -1 : 1);
-    l->capacity = capacity;
-    l->refill = 1;
-    touch(run, link_id);
-}
-
-static void sum_used(engine *run, link *l)
-{
-    l->used = 0;
-    l->changes = 0;
-    for (int32_t m = 0; m < l->count; m++)
-        l->used += run->flows[run->members[l->first + m].flow].rate;
-}
-
-/* Give a flow its new rate from now on. */
-static void apply(engine *run, int32_t flow_id, double rate)
-{
-    flow *f = &run->flows[flow_id];
-    double change = rate - f->rate;
-    if (f->rate > 0 && change <= UNCHANGED * f->rate && -change <= UNCHANGED * f->rate)
-        return;
-    f->left -= f->rate * (run->now - f->since);
-    if (f->left < 0)
-        f->left = 0;
-    f->since = run->now;
-    int starts = rate > 0 && f->rate == 0, stops = rate == 0 && f->rate > 0;
-    f->rate = rate;
-    const int32_t *crossing = run->crossing_link + flow_id * run->net.width;
-    for (int32_t k = 0; k < f->crossings; k++) {
-        link *l = &run->links[crossing[k]];
-        l->used += change;
-        if (starts)
-            flow_starts(run, l);
-        if (stops)
-            flow_stops(run, l);
-        if (++l->changes > CHANGES_MAX)
-            sum_used(run, l);
+    if (l->place == NONE) {
+        l->place = (int32_t)run->place_count++;
+        run->place_link[l->place] = link_id;
     }
-    rates_schedule(run, flow_id);
+    lows_set(&run->shares, l->place, bound);
 }
 
-/* A flow that meets no other gets its narrowest link, at once. */
-static int alone(engine *run, int32_t flow_id)
+static void look_no_more(engine *run, const link *l)
 {
-    flow *f = &run->flows[flow_id];
-    const int32_t *crossing = run->crossing_link + flow_id * run->net.width;
-    int32_t narrowest = crossing[0];
-    for (int32_t k = 0; k < f->crossings; k++) {
-        int32_t link_id = crossing[k];
-        if (run->links[link_id].count != 1)
+    lows_set(&run->shares, l->place, INFINITY);
+}
+
+/* One more flow, of at least this rate if it was open before, is open on a link outside its group. */
+static void open_on(engine *run, const crossing *at, double rate)
+{
+    link *l = &run->links[at->link];
+    l->open++;
+    l->open_weight += at->weight;
+    l->other -= at->weight * rate;
+    l->changes++;
+    if (l->held || l->place != NONE) {
+        if (l->place == NONE || rate < run->shares.keys[0][l->place])
+            look_at(run, at->link, bound_of(l));
+        return;
+    }
+    double gives = (l->count == l->open ? l->capacity : l->capacity - l->other) / l->open_weight;
+    if (gives < run->narrowest)
+        run->narrowest = gives;
+    if (!l->listed) {
+        l->listed = 1;
+        run->listed[run->listed_count++] = at->link;
+    }
+}
+
+/* Open a closed group: what its flows had is free on their other links. */
+static void open_group(engine *run, int32_t link_id)
+{
+    link *l = &run->links[link_id];
+    group_advance(run, l);
+    l->is_open = 1;
+    for (int32_t m = 0; m < l->held; m++) {
+        const member *of = &run->members[l->first + m];
+        const pair *p = &run->pairs[of->flow];
+        for (int32_t k = p->first; k < p->stop; k++)
+            if (k != of->crossing)
+                open_on(run, &run->crossings[k], l->rate);
+    }
+    look_at(run, link_id, bound_of(l));
+}
+
+/* Open the groups of closed flows of a link that are faster than the limit. Were there any? */
+static int open_faster(engine *run, link *l, double limit)
+{
+    int any = 0;
+    double fastest = 0;
+    for (int32_t m = l->held; m < l->count; m++) {
+        int32_t holder = run->pairs[run->members[l->first + m].flow].holder;
+        if (holder == NONE || run->links[holder].is_open)
+            continue;
+        double rate = run->links[holder].rate;
+        if (rate > limit) {
+            open_group(run, holder);
+            any = 1;
+        } else if (rate > fastest) {
+            fastest = rate;
+        }
+    }
+    l->fastest = fastest;
+    return any;
+}
+
+/* A flow is fixed at a rate: what that does on a link that does not hold it back. */
+static inline void fix_on(engine *run, const crossing *at, double rate)
+{
+    link *l = &run->links[at->link];
+    l->open_weight -= at->weight;
+    l->other += at->weight * rate;
+    if (rate > l->fastest)
+        l->fastest = rate;
+    if (--l->open == 0) {
+        l->open_weight = 0;
+        if (!l->held && l->place != NONE) {
+            l->is_open = 0;
+            look_no_more(run, l);
+        }
+    }
+}
+
+/* An open flow that another link held back, or none, becomes one of a link's group. */
+static void take_over(engine *run, int32_t link_id, int32_t slot, double rate)
+{
+    link *l = &run->links[link_id];
+    const member of = run->members[l->first + slot];
+    const pair *p = &run->pairs[of.flow];
+    int32_t before = p->holder;
+    flow_turns(run, of.flow, group_rate(run, of.flow), rate);
+    if (before != NONE)
+        group_leave(run, of.flow);
+    group_enter(run, link_id, slot);
+    l->open_weight = --l->open ? l->open_weight - run->crossings[of.crossing].weight : 0;
+    for (int32_t k = p->first; k < p->stop; k++) {
+        const crossing *at = &run->crossings[k];
+        if (k == of.crossing)
+            continue;
+        if (at->link != before) {
+            fix_on(run, at, rate);
+            continue;
+        }
+        link *left = &run->links[before];
+        left->other += at->weight * rate;
+        if (rate > left->fastest)
+            left->fastest = rate;
+    }
+}
+
+/* A link holds back its open flows, and those of its group, which was closed at this very rate or is open. */
+static void fix(engine *run, int32_t link_id, double rate)
+{
+    link *l = &run->links[link_id];
+    int32_t own = l->held;
+    look_no_more(run, l);
+    group_advance(run, l);
+    for (int32_t m = 0; m < own && l->is_open; m++) {
+        const member *of = &run->members[l->first + m];
+        const pair *p = &run->pairs[of->flow];
+        flow_turns(run, of->flow, l->rate, rate);
+        for (int32_t k = p->first; k < p->stop; k++)
+            if (k != of->crossing)
+                fix_on(run, &run->crossings[k], rate);
+    }
+    l->is_open = 0;
+    l->rate = rate;
+    for (int32_t m = own; m < l->count && l->open; m++) {
+        int32_t holder = run->pairs[run->members[l->first + m].flow].holder;
+        if (holder == NONE || run->links[holder].is_open)
+            take_over(run, link_id, m, rate);
+    }
+    group_schedule(run, link_id);
+}
+
+/* The listed links that give less than the rate reached are to be looked at. */
+static void list_again(engine *run, double reached)
+{
+    int64_t kept = 0;
+    run->narrowest = INFINITY;
+    for (int64_t i = 0; i < run->listed_count; i++) {
+        link *l = &run->links[run->listed[i]];
+        double gives = l->open ? share(l) : INFINITY;
+        if (l->open && gives > reached) {
+            run->listed[kept++] = run->listed[i];
+            if (gives < run->narrowest)
+                run->narrowest = gives;
+            continue;
+        }
+        l->listed = 0;
+        if (l->open)
+            look_at(run, run->listed[i], gives);
+    }
+    run->listed_count = kept;
+}
+
+/* Look at the link with the lowest bound, where its group is closed. */
+static void look_at_closed(engine *run, int32_t link_id, double bound)
+{
+    link *l = &run->links[link_id];
+    double left = room(l) - l->held_weight * l->rate;
+    if (!l->open) {
+        if (left > SAME_RATE * l->capacity)
+            open_group(run, link_id);
+        else
+            look_no_more(run, l);
+        return;
+    }
+    double beside = left / l->open_weight, same = SAME_RATE * l->rate;
+    if (beside > l->rate + same) {
+        open_group(run, link_id);
+        return;
+    }
+    double now = bound_of(l);
+    if (now > bound)
+        look_at(run, link_id, now);
+    else if (beside < l->rate - same)
+        open_group(run, link_id);
+    else
+        fix(run, link_id, l->rate);
+}
+
+/* The same where its group is open, or it has none. */
+static void look_at_open(engine *run, int32_t link_id, double bound)
+{
+    link *l = &run->links[link_id];
+    if (l->held + l->open == 0) { /* its flows went to other links */
+        l->is_open = 0;
+        look_no_more(run, l);
+        return;
+    }
+    double rate = share(l);
+    if (rate > bound)
+        look_at(run, link_id, rate);
+    else if (l->fastest > rate * (1 + SAME_RATE) && open_faster(run, l, rate * (1 + SAME_RATE)))
+        look_at(run, link_id, share(l));
+    else
+        fix(run, link_id, rate);
+}
+
+static void fill(engine *run)
+{
+    for (;;) {
+        double bound = lows_least(&run->shares);
+        if (run->narrowest < bound) {
+            list_again(run, bound);
+            continue;
+        }
+        if (bound == INFINITY)
+            return;
+        int32_t link_id = run->place_link[lows_find(&run->shares, bound)];
+        const link *l = &run->links[link_id];
+        if (l->held && !l->is_open)
+            look_at_closed(run, link_id, bound);
+        else
+            look_at_open(run, link_id, bound);
+    }
+}
+
+/* A flow that meets no other gets what its narrowest link gives, at once. */
+static int alone(engine *run, int32_t flow)
+{
+    const pair *p = &run->pairs[flow];
+    const crossing *narrowest = NULL;
+    double rate = INFINITY;
+    for (int32_t k = p->first; k < p->stop; k++) {
+        const crossing *at = &run->crossings[k];
+        const link *l = &run->links[at->link];
+        if (l->count != 1)
             return 0;
-        if (run->links[link_id].capacity < run->links[narrowest].capacity)
-            narrowest = link_id;
+        if (l->capacity / at->weight < rate) {
+            rate = l->capacity / at->weight;
+            narrowest = at;
+        }
     }
-    hold_back(run, f, narrowest);
-    apply(run, flow_id, run->links[narrowest].capacity);
+    for (int32_t k = p->first; k < p->stop; k++) {
+        link *l = &run->links[run->crossings[k].link];
+        l->other = run->crossings[k].weight * rate;
+        l->fastest = rate;
+    }
+    link *l = &run->links[narrowest->link];
+    l->other = l->fastest = 0;
+    l->rate = rate;
+    l->since = run->now;
+    group_enter(run, narrowest->link, 0);
+    flow_turns(run, flow, 0, rate);
+    group_schedule(run, narrowest->link);
     return 1;
 }
 
-static void include(engine *run, int32_t flow_id)
-{
-    flow *f = &run->flows[flow_id];
-    if (f->stamp == run->stamp)
-        return;
-    f->stamp = run->stamp;
-    if (!alone(run, flow_id))
-        run->inside[run->inside_count++] = flow_id;
-}
-
-/* New flows, flows held back by a touched link, and all flows of a link whose capacity changed. */
-static void collect_flows(engine *run)
-{
-    run->stamp++;
-    run->inside_count = 0;
-    for (int64_t i = 0; i < run->fresh_count; i++)
-        include(run, run->fresh[i]);
-    for (int64_t i = 0; i < run->dirty_count; i++) {
-        int32_t link_id = run->dirty[i];
-        link *l = &run->links[link_id];
-        for (int32_t m = 0; m < l->count && (l->held || l->refill); m++) {
-            int32_t flow_id = run->members[l->first + m].flow;
-            if (l->refill || run->flows[flow_id].bottleneck == link_id)
-                include(run, flow_id);
-        }
-        l->dirty = l->refill = 0;
-    }
-    run->fresh_count = run->dirty_count = 0;
-}
-
-static void visit(engine *run, int32_t link_id)
+/* A link where flows came or went, or whose capacity changed. */
+static void look_at_touched(engine *run, int32_t link_id)
 {
     link *l = &run->links[link_id];
-    if (l->stamp == run->round)
-        return;
-    l->stamp = run->round;
-    l->open = l->fixed = 0;
-    l->level = -1;
-    l->spare = l->capacity - l->used;
-    run->around[run->around_count++] = link_id;
-}
-
-/* The links around the flows inside, each with what those outside leave of it. */
-static void collect_links(engine *run)
-{
-    run->round++;
-    run->around_count = 0;
-    for (int64_t i = 0; i < run->inside_count; i++) {
-        flow *f = &run->flows[run->inside[i]];
-        const int32_t *crossing = run->crossing_link + run->inside[i] * run->net.width;
-        f->phase = FILL_OPEN;
-        for (int32_t k = 0; k < f->crossings; k++) {
-            visit(run, crossing[k]);
-            link *l = &run->links[crossing[k]];
-            l->open++;
-            l->spare += f->rate;
-        }
+    if (l->held && !l->is_open) {
+        if (l->resized)
+            open_group(run, link_id);
+        else if (room(l) - l->held_weight * l->rate > SAME_RATE * l->capacity)
+            look_at(run, link_id, bound_of(l));
+    } else if (l->resized && l->other > l->capacity * (1 + NOTHING)) {
+        open_faster(run, l, 0);
     }
-    run->shares.count = 0;
-    for (int64_t i = 0; i < run->around_count; i++) {
-        int32_t link_id = run->around[i];
-        link *l = &run->links[link_id];
-        l->inside = l->open;
-        if (l->inside == l->count)
-            l->spare = l->capacity;
-        else if (l->capacity <= 0 || l->spare <= NOTHING * l->capacity)
-            l->spare = 0;
-        run->shares.slot[link_id] = (int32_t)run->shares.count;
-        run->shares.items[run->shares.count++] = (item){l->spare / l->open, link_id};
-    }
-    heap_order(&run->shares);
-}
-
-static void fix(engine *run, int32_t flow_id, int32_t bottleneck, double rate)
-{
-    flow *f = &run->flows[flow_id];
-    f->phase = FILL_FIXED;
-    f->next_rate = rate;
-    hold_back(run, f, bottleneck);
-    const int32_t *crossing = run->crossing_link + flow_id * run->net.width;
-    for (int32_t k = 0; k < f->crossings; k++) {
-        int32_t link_id = crossing[k];
-        link *l = &run->links[link_id];
-        l->spare = l->spare > rate ? l->spare - rate : 0;
-        if (--l->open == 0)
-            heap_remove(&run->shares, link_id);
-        else if (link_id != bottleneck)
-            heap_set(&run->shares, link_id, l->spare / l->open);
-    }
-}
-
-/* Progressive filling: the link with the least share holds back its open flows. */
-static void fill(engine *run)
-{
-    while (run->shares.count) {
-        double level = run->shares.items[0].key;
-        int32_t link_id = heap_pop(&run->shares);
-        link *l = &run->links[link_id];
-        l->level = level;
-        for (int32_t m = 0; m < l->count && l->open; m++) {
-            int32_t flow_id = run->members[l->first + m].flow;
-            const flow *f = &run->flows[flow_id];
-            if (f->stamp == run->stamp && f->phase == FILL_OPEN) {
-                l->fixed++;
-                fix(run, flow_id, link_id, level);
-            }
-        }
-    }
-}
-
-/* What must hold on a link around, and for which flow outside it does not. */
-typedef struct limits {
-    double too_fast; /* flows outside must not be faster ... */
-    double released; /* ... nor those it holds back slower */
-} limits;
-
-static int breaks(const limits *m, const flow *f, int32_t link_id)
-{
-    return f->rate > m->too_fast || (f->bottleneck == link_id && f->rate < m->released);
-}
-
-/* Flows outside that a link around no longer holds back, or that it now should, join. */
-static void widen_at(engine *run, int32_t link_id)
-{
-    link *l = &run->links[link_id];
-    if (l->inside == l->count || (l->level < 0 && l->held == l->fixed))
-        return;
-    double fastest = 0, fastest_outside = 0, slowest_held = INFINITY;
-    for (int32_t m = 0; m < l->count; m++) {
-        const flow *f = &run->flows[run->members[l->first + m].flow];
-        int is_inside = f->stamp == run->stamp && f->phase != FILL_JOINING;
-        double rate = is_inside ? f->next_rate : f->rate;
-        fastest = rate > fastest ? rate : fastest;
-        if (f->stamp == run->stamp)
-            continue;
-        fastest_outside = rate > fastest_outside ? rate : fastest_outside;
-        if (f->bottleneck == link_id && rate < slowest_held)
-            slowest_held = rate;
-    }
-    int saturated = l->spare <= SAME_RATE * l->capacity;
-    limits must = {l->level < 0 ? INFINITY : l->level * (1 + SAME_RATE),
-                   saturated ? fastest * (1 - SAME_RATE) : INFINITY};
-    if (fastest_outside <= must.too_fast && slowest_held >= must.released)
-        return;
-    for (int32_t m = 0; m < l->count; m++) {
-        int32_t flow_id = run->members[l->first + m].flow;
-        flow *f = &run->flows[flow_id];
-        if (f->stamp == run->stamp || !breaks(&must, f, link_id))
-            continue;
-        f->stamp = run->stamp;
-        f->phase = FILL_JOINING;
-        run->inside[run->inside_count++] = flow_id;
-    }
+    l->touched = l->resized = 0;
 }
 
 void rates_update(engine *run)
 {
-    collect_flows(run);
-    for (int64_t before = -1; before != run->inside_count && run->inside_count;) {
-        before = run->inside_count;
-        collect_links(run);
-        fill(run);
-        for (int64_t i = 0; i < run->around_count; i++)
-            widen_at(run, run->around[i]);
+    run->narrowest = INFINITY;
+    for (int64_t i = 0; i < run->fresh_count; i++) {
+        const pair *p = &run->pairs[run->fresh[i]];
+        if (alone(run, run->fresh[i]))
+            continue;
+        for (int32_t k = p->first; k < p->stop; k++)
+            open_on(run, &run->crossings[k], 0);
     }
-    for (int64_t i = 0; i < run->inside_count; i++)
-        apply(run, run->inside[i], run->flows[run->inside[i]].next_rate);
+    for (int64_t i = 0; i < run->touched_link_count; i++)
+        look_at_touched(run, run->touched_links[i]);
+    run->fresh_count = run->touched_link_count = 0;
+    fill(run);
+    while (run->listed_count)
+        run->links[run->listed[--run->listed_count]].listed = 0;
+    while (run->place_count)
+        run->links[run->place_link[--run->place_count]].place = NONE;
+    if (run->watch)
+        watch_rates(run);
 }

@@ -11,72 +11,89 @@ enum { NONE = -1 };
 /* Relative width of an instant. */
 #define SAME_TIME 1e-12
 
+/* A 4-ary heap of (key, id), lowest first. */
 typedef struct item {
     double key;
     int32_t id;
 } item;
 
-/* A heap of (key, id), lowest first. With `slot` (where each id stands, NONE: nowhere) keys can be changed. */
 typedef struct heap {
     int64_t count;
     item *items;
-    int32_t *slot;
 } heap;
 
 void heap_push(heap *h, int32_t id, double key);
-void heap_set(heap *h, int32_t id, double key); /* needs slot: insert, or change the key */
-void heap_remove(heap *h, int32_t id);          /* needs slot: nothing if it is not there */
 int32_t heap_pop(heap *h);
-void heap_order(heap *h);                       /* after items were appended in any order */
 
-/* Where a flow stands while it is shared out again. */
-enum fill_phase { FILL_OPEN, FILL_FIXED, FILL_JOINING };
+/* lows.c: a key for each id, infinite at first, and which is least. */
+enum { LOWS_LEVELS = 7 };
 
-/* The active transfer of a queue. There are few at a time, so they live in slots that are used again: their
- * crossings of links are [slot * width, slot * width + crossings). */
-typedef struct flow {
-    double rate;  /* bytes per us */
-    double left;  /* bytes left at `since` */
-    double since;
-    double next_rate;
-    int64_t stamp; /* equals engine.stamp while the flow is being shared out again */
-    int32_t transfer; /* NONE: its last byte has left, and its place on the links may be taken over */
-    int32_t pair;
-    int32_t bottleneck;
-    int32_t phase;
-    int32_t crossings;
-} flow;
+typedef struct lows {
+    int32_t levels;                /* in use */
+    double *keys[LOWS_LEVELS];     /* keys[0]: of the ids; keys[k]: the least of each block of keys[k - 1] */
+    uint32_t *stale[LOWS_LEVELS];  /* [k >= 1]: a word for each block of keys[k], a bit for each that is to be found */
+} lows;
 
+void lows_set(lows *of, int32_t id, double key);
+double lows_least(lows *of);
+int32_t lows_find(const lows *of, double key); /* first id that has the least key, which lows_least gave */
+int64_t lows_collect(lows *of, double limit, int32_t *ids); /* ids whose keys are not above the limit */
+
+/* A pair of GPUs, and its active transfer if it has one: a flow. The id of a flow is that of its pair. */
 typedef struct pair {
-    double queued; /* bytes of transfers that joined and have not sent their last byte */
-    int64_t route; /* first of its links; the next pair's is the end */
-    int32_t waiting; /* how many those are */
-    int32_t dark;    /* circuit links on the route that carry nothing */
+    double queued;     /* bytes of transfers that joined and have not sent their last byte */
+    double latency_us;
+    double left;       /* bytes the active transfer has left, kept up while no link holds it back */
+    int32_t first;     /* its crossings of links are first .. stop - 1 */
+    int32_t stop;
+    int32_t src;
+    int32_t dst;
+    int32_t transfer;  /* active one; NONE: its last byte has left, and its place on the links may be taken over */
+    int32_t holder;    /* link that holds it back, NONE: not yet found */
+    int32_t at;        /* crossing of that link */
+    int32_t waiting;   /* transfers that joined and have not sent their last byte */
+    int32_t dark;      /* circuit links on the route that carry nothing, kept up while any waits */
+    int32_t unused;
 } pair;
 
-/* One active transfer on one link. */
+/* One link on the route of a pair. */
+typedef struct crossing {
+    double weight; /* of a flow of rate x the link carries weight * x */
+    int32_t link;
+    int32_t slot;  /* place among the link's members while the pair has a flow */
+} crossing;
+
+/* A flow on a link. */
 typedef struct member {
+    double due;       /* in a group: the flow's last byte leaves when the link's `served` reaches this */
     int32_t flow;
     int32_t crossing;
 } member;
 
+/* A link. What is read of the links around when rates change comes first. */
 typedef struct link {
-    double capacity; /* bytes per us */
-    double used;
-    double spare;    /* while sharing out: capacity left for open flows */
-    double level;    /* while sharing out: rate of the flows it holds back */
-    int64_t stamp;
-    int64_t first;   /* of its members */
-    int32_t count;   /* of its members */
-    int32_t held;    /* flows whose bottleneck it is */
-    int32_t open;    /* while sharing out: open flows */
-    int32_t inside;  /* while sharing out: flows shared out again */
-    int32_t fixed;   /* while sharing out: flows it was found to hold back */
-    int32_t flowing; /* members with a positive rate */
-    int32_t changes; /* since `used` was summed afresh */
-    uint8_t dirty;   /* on the list of links to look at */
-    uint8_t refill;  /* its capacity changed: share out all its members */
-    double bytes;    /* of transfers whose last byte has left */
+    double capacity;   /* bytes per us, kept up while it has members; also run->capacity */
+    double other;      /* what the closed flows outside its group take of it */
+    double rate;       /* of each flow of its group */
+    double fastest;    /* no closed flow outside its group is faster */
+    double open_weight; /* summed over the open flows outside its group */
+    double held_weight; /* summed over its group */
+    int32_t open;      /* open flows outside its group */
+    int32_t held;      /* flows of its group: members 0 .. held - 1 */
+    int32_t count;     /* of its members */
+    int32_t place;     /* among the links to look at in this update, or NONE */
+    int32_t changes;   /* of `other` since it was summed afresh */
+    uint8_t is_open;   /* its group is being shared out again */
+    uint8_t listed;    /* among the links without a group that have open flows */
+    uint8_t touched;   /* on the list of links where flows came or went or the capacity changed */
+    uint8_t resized;   /* its capacity changed */
+    uint8_t stale;     /* `soonest` is to be found again */
+    int32_t first;     /* of its members */
+    double served;     /* bytes that each flow of its group was sent up to `since` */
+    double since;
+    double soonest;    /* least `due` of its group */
+    int32_t group;     /* its id among the drain times, while it has a group */
+    int32_t flowing;   /* members with a positive rate */
     double busy;
     double busy_since;
 } link;
@@ -105,6 +122,7 @@ struct engine {
     engine_output out;
     int queue_mode;
     int started;
+    int fault;        /* what engine_watch found, or 0 */
     double now;
     int64_t events;
     int64_t ended;
@@ -117,32 +135,36 @@ struct engine {
     uint8_t *marked;  /* [tasks] */
     gpu *gpus;
     queue *queue;
-    pair *pairs; /* [pairs + 1] */
-    flow *flows; /* [pairs], of which flow_count were ever used */
+    pair *pairs;
     link *links;
-
-    int32_t *route_link;    /* links of all pairs, without padding */
-    int32_t *crossing_link; /* [pairs * width] */
-    int32_t *crossing_slot; /* [pairs * width] place among the members of its link */
-    member *members;        /* of all links */
-    int32_t *spare_flows;   /* [pairs] */
-    int64_t flow_count, spare_flow_count;
-    int64_t *circuit_first; /* [circuits + 1] */
+    double *capacity;      /* [links] bytes per us */
+    double *bytes;         /* [links] of transfers whose last byte has left */
+    crossing *crossings;   /* of all pairs */
+    member *members;       /* of all links */
+    uint64_t *waiting;     /* [pairs] bits: some transfer waits or sends */
+    uint64_t *crossed;     /* [links] bits: has members */
+    int32_t *circuit_first; /* [circuits + 1] */
     int32_t *circuit_pair;  /* pairs that cross each circuit */
 
     heap ends;   /* tasks and arrivals of transfers, by node */
-    heap drains; /* last bytes of active transfers, by flow */
-    heap shares; /* links, while sharing out */
+    lows drains; /* next last byte of each group */
+    lows shares; /* while sharing out: the level at which to look at a link, by its place */
+    int32_t *group_link;  /* [links] link of each group */
+    int32_t *free_groups; /* [links] ids of groups that are no more */
+    int32_t *place_link;  /* [links] link of each place */
+    int32_t *listed;      /* [links] without a group, with open flows */
+    int64_t group_count, free_group_count, place_count, listed_count;
+    double narrowest;     /* no listed link gives its open flows less */
 
     int32_t *touched_gpus;
     int32_t *touched_queues;
-    int32_t *fresh; /* flows attached in this instant */
-    int32_t *dirty; /* links */
-    int32_t *inside; /* flows shared out again */
-    int32_t *around; /* links they cross */
-    int64_t touched_gpu_count, touched_queue_count, fresh_count, dirty_count, inside_count, around_count;
-    int64_t stamp;
-    int64_t round;
+    int32_t *touched_links;
+    int32_t *fresh;       /* flows attached in this instant */
+    int32_t *due_groups;  /* [links] groups of which a last byte leaves in this instant */
+    int32_t *due_flows;   /* [pairs] the flows of one of them */
+    int64_t touched_gpu_count, touched_queue_count, touched_link_count, fresh_count;
+
+    double *watch; /* [2 * links] room for engine_watch, NULL: rates are not watched */
 };
 
 /* build.c */
@@ -152,17 +174,33 @@ int engine_check(const engine_graph *graph, const engine_network *network);
 void ready_push(engine *run, int32_t *root, int32_t node);
 int32_t ready_pop(engine *run, int32_t *root);
 
-/* rates.c: who gets how much of which link */
-int32_t rates_attach(engine *run, int32_t pair_id);
-void rates_detach(engine *run, int32_t flow_id);
-void rates_schedule(engine *run, int32_t flow_id);
-void rates_change(engine *run, int32_t link_id, double capacity);
+/* groups.c: who is held back by which link, and when it has sent its last byte */
+double group_rate(const engine *run, int32_t flow);    /* of a flow [bytes per us] */
+double group_left(const engine *run, int32_t flow);    /* bytes it has left now */
+void group_advance(engine *run, link *l);              /* bring `served` up to now */
+void group_enter(engine *run, int32_t link_id, int32_t slot);
+void group_leave(engine *run, int32_t flow);
+void group_schedule(engine *run, int32_t link_id);
+void group_attach(engine *run, int32_t flow, int32_t transfer); /* a flow takes its place on its links */
+void group_detach(engine *run, int32_t flow);
+void group_renew(engine *run, int32_t flow, int32_t transfer);  /* the next transfer takes a flow's place over */
+int32_t group_drained(engine *run, int32_t link_id, double limit, int32_t *flows);
+void flow_turns(engine *run, int32_t flow, double before, double after); /* it begins or ceases to send */
+
+/* rates.c: how links are shared */
+void rates_resize(engine *run, int32_t link_id, double capacity);
 void rates_update(engine *run);
+
+/* watch.c */
+void watch_rates(engine *run);
 
 /* accounts.c: where the time of each GPU goes. Call account_gpu before its state changes. */
 void account_gpu(engine *run, int32_t g);
 void account_snapshot(engine *run, int64_t row);
-void account_pending(engine *run, int32_t pair_id, int32_t pending, int32_t lit);
+void account_pending(engine *run, const pair *p, int32_t pending, int32_t lit);
+void account_join(engine *run, int32_t pair_id, double size);
+void account_leave(engine *run, int32_t pair_id, double size);
+int64_t account_next_waiting(const engine *run, int64_t from);
 void account_dark(engine *run, int32_t link_id, int32_t change);
 
 #endif

@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 import pytest
 
+from sipml_core.engine.kernel import KernelSession
 from sipml_core.model.network import Network
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
 
@@ -147,6 +148,13 @@ def random_job(
     return graph, network(graph, gbps.tolist(), lambda src, dst: table[src, dst], latency_us=latency_us)
 
 
+def watched(tasks: TaskGraph, network: Network, queue: str = "pair") -> KernelSession:
+    """A run of the C engine that checks after every change that rates are max-min fair."""
+    session = KernelSession(tasks, network, queue)
+    session.watch()
+    return session
+
+
 @attrs.frozen
 class Kit:
     """What the tests of this folder build with."""
@@ -156,6 +164,7 @@ class Kit:
     ports = staticmethod(ports)
     wires = staticmethod(wires)
     random_job = staticmethod(random_job)
+    watched = staticmethod(watched)
     gbps_bytes = GBPS
 
 
