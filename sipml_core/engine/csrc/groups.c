@@ -144,13 +144,15 @@ static void touch(engine *run, int32_t link_id)
     }
 }
 
-static void sum_other(engine *run, link *l)
+void group_sum_other(const engine *run, link *l)
 {
     l->other = 0;
     l->changes = 0;
     for (int32_t m = l->held; m < l->count; m++) {
         const member *of = &run->members[l->first + m];
-        l->other += run->crossings[of->crossing].weight * group_rate(run, of->flow);
+        int32_t holder = run->pairs[of->flow].holder;
+        if (holder != NONE && !run->links[holder].is_open)
+            l->other += run->crossings[of->crossing].weight * run->links[holder].rate;
     }
 }
 
@@ -165,7 +167,7 @@ void group_attach(engine *run, int32_t flow, int32_t transfer)
         int32_t link_id = run->crossings[k].link;
         link *l = &run->links[link_id];
         if (l->changes > CHANGES_MAX)
-            sum_other(run, l);
+            group_sum_other(run, l);
         if (l->count == 0) {
             l->capacity = run->capacity[link_id];
             run->crossed[link_id / 64] |= UINT64_C(1) << link_id % 64;

@@ -29,6 +29,8 @@
 #define SAME_RATE 1e-11
 /* Spare capacity below this part of a link is what rounding left: none. */
 #define NOTHING 1e-12
+/* Looks at a link in one pass, on average, after which rounding is to blame: two links that undo each other's work. */
+enum { LOOKS_MAX = 64 };
 
 void rates_resize(engine *run, int32_t link_id, double capacity)
 {
@@ -42,7 +44,7 @@ void rates_resize(engine *run, int32_t link_id, double capacity)
         return;
     link *l = &run->links[link_id];
     l->capacity = capacity;
-    l->resized = 1;
+    l->inexact = 1;
     if (!l->touched) {
         l->touched = 1;
         run->touched_links[run->touched_link_count++] = link_id;
@@ -283,7 +285,7 @@ static void look_at_open(engine *run, int32_t link_id, double bound)
 
 static void fill(engine *run)
 {
-    for (;;) {
+    for (int64_t looks = 0;; looks++) {
         double bound = lows_least(&run->shares);
         if (run->narrowest < bound) {
             list_again(run, bound);
@@ -292,7 +294,11 @@ static void fill(engine *run)
         if (bound == INFINITY)
             return;
         int32_t link_id = run->place_link[lows_find(&run->shares, bound)];
-        const link *l = &run->links[link_id];
+        link *l = &run->links[link_id];
+        if (looks > LOOKS_MAX * run->place_count)
+            l->inexact = 1;
+        if (l->inexact)
+            group_sum_other(run, l);
         if (l->held && !l->is_open)
             look_at_closed(run, link_id, bound);
         else
@@ -335,15 +341,15 @@ static int alone(engine *run, int32_t flow)
 static void look_at_touched(engine *run, int32_t link_id)
 {
     link *l = &run->links[link_id];
-    if (l->held && !l->is_open) {
-        if (l->resized)
-            open_group(run, link_id);
-        else if (room(l) - l->held_weight * l->rate > SAME_RATE * l->capacity)
-            look_at(run, link_id, bound_of(l));
-    } else if (l->resized && l->other > l->capacity * (1 + NOTHING)) {
-        open_faster(run, l, 0);
-    }
-    l->touched = l->resized = 0;
+    int closed = l->held && !l->is_open;
+    double load = l->other + (closed ? l->held_weight * l->rate : 0);
+    l->touched = 0;
+    if (l->inexact && load > l->capacity * (1 + NOTHING))
+        open_faster(run, l, 0); /* or closed flows alone might be too many for it */
+    if (closed && l->inexact)
+        open_group(run, link_id);
+    else if (closed && room(l) - l->held_weight * l->rate > SAME_RATE * l->capacity)
+        look_at(run, link_id, bound_of(l));
 }
 
 void rates_update(engine *run)
@@ -358,12 +364,21 @@ void rates_update(engine *run)
     }
     for (int64_t i = 0; i < run->touched_link_count; i++)
         look_at_touched(run, run->touched_links[i]);
-    run->fresh_count = run->touched_link_count = 0;
     fill(run);
+    for (int64_t i = 0; i < run->touched_link_count; i++) {
+        link *l = &run->links[run->touched_links[i]];
+        if (l->inexact)
+            group_sum_other(run, l);
+        l->inexact = 0;
+    }
+    run->fresh_count = run->touched_link_count = 0;
     while (run->listed_count)
         run->links[run->listed[--run->listed_count]].listed = 0;
-    while (run->place_count)
-        run->links[run->place_link[--run->place_count]].place = NONE;
+    while (run->place_count) {
+        link *l = &run->links[run->place_link[--run->place_count]];
+        l->place = NONE;
+        l->inexact = 0;
+    }
     if (run->watch)
         watch_rates(run);
 }

@@ -86,7 +86,7 @@ typedef struct link {
     uint8_t is_open;   /* its group is being shared out again */
     uint8_t listed;    /* among the links without a group that have open flows */
     uint8_t touched;   /* on the list of links where flows came or went or the capacity changed */
-    uint8_t resized;   /* its capacity changed */
+    uint8_t inexact;   /* its capacity changed: what rounding left of `other` may count now, so it is summed afresh */
     uint8_t stale;     /* `soonest` is to be found again */
     int32_t first;     /* of its members */
     double served;     /* bytes that each flow of its group was sent up to `since` */
@@ -180,6 +180,7 @@ double group_left(const engine *run, int32_t flow);    /* bytes it has left now 
 void group_advance(engine *run, link *l);              /* bring `served` up to now */
 void group_enter(engine *run, int32_t link_id, int32_t slot);
 void group_leave(engine *run, int32_t flow);
+void group_sum_other(const engine *run, link *l);      /* of the closed flows */
 void group_schedule(engine *run, int32_t link_id);
 void group_attach(engine *run, int32_t flow, int32_t transfer); /* a flow takes its place on its links */
 void group_detach(engine *run, int32_t flow);
