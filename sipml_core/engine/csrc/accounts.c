@@ -76,7 +76,7 @@ void account_leave(engine *run, int32_t pair_id, double size)
         p->queued = 0;
     }
     for (int32_t k = p->first; k < p->stop; k++)
-        run->bytes[run->crossings[k].link] += run->crossings[k].weight * size;
+        run->bytes[run->crossings[k].link] += weight_of(run, k) * size;
 }
 
 /* A circuit went dark (change 1) or lit up (-1): so may the pairs that cross it. */
@@ -119,7 +119,7 @@ static void add_to_links(const engine *run, int64_t pair_id, double amount, doub
 {
     const pair *p = &run->pairs[pair_id];
     for (int32_t k = p->first; k < p->stop; k++)
-        bytes[run->crossings[k].link] += run->crossings[k].weight * amount;
+        bytes[run->crossings[k].link] += weight_of(run, k) * amount;
 }
 
 void engine_carried(const engine *run, double *bytes)

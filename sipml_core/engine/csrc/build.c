@@ -125,7 +125,7 @@ static int take_memory(engine *run)
     return TAKE(waits, run->nodes) && TAKE(child, run->nodes) && TAKE(sibling, run->nodes) &&
            TAKE(marked, run->graph.tasks) && TAKE(gpus, gpus) && TAKE(queue, run->queues) &&
            TAKE(pairs, n->pairs) && TAKE(links, n->links) && TAKE(capacity, n->links) && TAKE(bytes, n->links) &&
-           TAKE(crossings, crossings) && TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
+           TAKE(crossings, crossings) && TAKE(holder, n->pairs) && TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
            TAKE(crossed, n->links / 64 + 1) && TAKE(circuit_first, circuits) && TAKE(circuit_pair, crossings) &&
            TAKE(ends.items, gpus + run->graph.transfers) && take_lows(&run->drains, n->links) &&
            take_lows(&run->shares, n->links) && TAKE(group_link, n->links) && TAKE(free_groups, n->links) &&
@@ -152,19 +152,20 @@ static void index_routes(engine *run)
     for (int64_t id = 0; id < n->pairs; id++) {
         pair *p = &run->pairs[id];
         *p = (pair){.first = count, .src = n->pair_src[id], .dst = n->pair_dst[id],
-                    .latency_us = n->pair_latency_us[id], .transfer = NONE, .holder = NONE};
+                    .latency_us = n->pair_latency_us[id], .transfer = NONE};
+        run->holder[id] = NONE;
         for (int64_t k = id * n->width; k < (id + 1) * n->width; k++) {
             if (n->pair_links[k] == NONE)
                 continue;
             link *l = &run->links[n->pair_links[k]];
             if (l->count && l->first == id) {
-                run->crossings[l->place].weight += 1;
+                run->weights[l->place] += 1;
                 continue;
             }
             l->count++;
             l->first = (int32_t)id; /* the last pair seen on it, and where */
             l->place = count;
-            run->crossings[count++] = (crossing){.weight = 1, .link = n->pair_links[k]};
+            run->crossings[count++] = (crossing){.link = n->pair_links[k]};
         }
         p->stop = count;
     }
@@ -259,7 +260,7 @@ void engine_free(engine *run)
         return;
     void *taken[] = {run->waits,      run->child,        run->sibling,        run->marked,        run->gpus,
                      run->queue,      run->pairs,        run->links,          run->capacity,      run->bytes,
-                     run->crossings,  run->members,      run->waiting,        run->crossed,       run->circuit_first,
+                     run->crossings, run->weights, run->holder, run->members,      run->waiting,        run->crossed,       run->circuit_first,
                      run->circuit_pair, run->ends.items, run->group_link,     run->free_groups,   run->place_link,
                      run->listed,     run->touched_gpus, run->touched_queues, run->touched_links, run->fresh,
                      run->due_groups, run->due_flows,    run->watch};

@@ -12,7 +12,7 @@ enum { CHANGES_MAX = 4096 };
 
 static link *holder_of(const engine *run, int32_t flow)
 {
-    return &run->links[run->pairs[flow].holder];
+    return &run->links[run->holder[flow]];
 }
 
 static member *member_at(const engine *run, const crossing *at)
@@ -22,13 +22,13 @@ static member *member_at(const engine *run, const crossing *at)
 
 double group_rate(const engine *run, int32_t flow)
 {
-    return run->pairs[flow].holder == NONE ? 0 : holder_of(run, flow)->rate;
+    return run->holder[flow] == NONE ? 0 : holder_of(run, flow)->rate;
 }
 
 double group_left(const engine *run, int32_t flow)
 {
     const pair *p = &run->pairs[flow];
-    if (p->holder == NONE)
+    if (run->holder[flow] == NONE)
         return p->left;
     const link *l = holder_of(run, flow);
     double left = member_at(run, &run->crossings[p->at])->due - (l->served + l->rate * (run->now - l->since));
@@ -93,10 +93,10 @@ void group_enter(engine *run, int32_t link_id, int32_t slot)
     exchange(run, l, slot, l->held);
     member *m = &run->members[l->first + l->held++];
     pair *p = &run->pairs[m->flow];
-    p->holder = link_id;
+    run->holder[m->flow] = link_id;
     p->at = m->crossing;
     m->due = l->served + p->left;
-    l->held_weight += run->crossings[m->crossing].weight;
+    l->held_weight += weight_of(run, m->crossing);
     if (m->due < l->soonest)
         l->soonest = m->due;
 }
@@ -106,13 +106,13 @@ void group_leave(engine *run, int32_t flow)
 {
     pair *p = &run->pairs[flow];
     link *l = holder_of(run, flow);
-    crossing *at = &run->crossings[p->at];
+    const crossing *at = &run->crossings[p->at];
     double due = member_at(run, at)->due, left = due - l->served;
     p->left = left > 0 ? left : 0;
-    p->holder = NONE;
+    run->holder[flow] = NONE;
     if (due <= l->soonest)
         l->stale = 1;
-    l->held_weight -= at->weight;
+    l->held_weight -= weight_of(run, p->at);
     exchange(run, l, at->slot, --l->held);
     if (l->held == 0) {
         l->held_weight = 0;
@@ -150,9 +150,9 @@ void group_sum_other(const engine *run, link *l)
     l->changes = 0;
     for (int32_t m = l->held; m < l->count; m++) {
         const member *of = &run->members[l->first + m];
-        int32_t holder = run->pairs[of->flow].holder;
+        int32_t holder = run->holder[of->flow];
         if (holder != NONE && !run->links[holder].is_open)
-            l->other += run->crossings[of->crossing].weight * run->links[holder].rate;
+            l->other += weight_of(run, of->crossing) * run->links[holder].rate;
     }
 }
 
@@ -161,7 +161,7 @@ void group_attach(engine *run, int32_t flow, int32_t transfer)
     pair *p = &run->pairs[flow];
     p->transfer = transfer;
     p->left = run->graph.size_bytes[transfer];
-    p->holder = NONE;
+    run->holder[flow] = NONE;
     run->fresh[run->fresh_count++] = flow;
     for (int32_t k = p->first; k < p->stop; k++) {
         int32_t link_id = run->crossings[k].link;
@@ -173,14 +173,14 @@ void group_attach(engine *run, int32_t flow, int32_t transfer)
             run->crossed[link_id / 64] |= UINT64_C(1) << link_id % 64;
         }
         run->crossings[k].slot = l->count;
-        run->members[l->first + l->count++] = (member){0, flow, k};
+        run->members[l->first + l->count++] = (member){0, flow, k, p->first, p->stop};
     }
 }
 
 void group_detach(engine *run, int32_t flow)
 {
     const pair *p = &run->pairs[flow];
-    int32_t holder = p->holder;
+    int32_t holder = run->holder[flow];
     double rate = group_rate(run, flow);
     if (holder != NONE) {
         group_advance(run, &run->links[holder]);
@@ -195,7 +195,7 @@ void group_detach(engine *run, int32_t flow)
         if (l->count == l->held)
             l->other = l->fastest = 0;
         else if (at->link != holder)
-            l->other -= at->weight * rate;
+            l->other -= weight_of(run, k) * rate;
         l->changes++;
         if (l->count == 0)
             run->crossed[at->link / 64] &= ~(UINT64_C(1) << at->link % 64);
@@ -215,7 +215,7 @@ void group_renew(engine *run, int32_t flow, int32_t transfer)
     member_at(run, &run->crossings[p->at])->due = due;
     if (due < l->soonest)
         l->soonest = due;
-    group_schedule(run, p->holder);
+    group_schedule(run, run->holder[flow]);
 }
 
 /* The flows of a group whose last byte has left, in an instant that ends at `limit`. Returns how many. */

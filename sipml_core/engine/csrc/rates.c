@@ -23,7 +23,6 @@
 #include "state.h"
 
 #include <math.h>
-#include <stddef.h>
 
 /* Rates closer than this, relatively, count as equal: far above rounding, far below what anyone can see. */
 #define SAME_RATE 1e-11
@@ -31,6 +30,8 @@
 #define NOTHING 1e-12
 /* Looks at a link in one pass, on average, after which rounding is to blame: two links that undo each other's work. */
 enum { LOOKS_MAX = 64 };
+/* Members whose crossings are asked for ahead of their turn. */
+enum { AHEAD = 4 };
 
 void rates_resize(engine *run, int32_t link_id, double capacity)
 {
@@ -91,16 +92,18 @@ static void look_no_more(engine *run, const link *l)
 }
 
 /* One more flow, of at least this rate if it was open before, is open on a link outside its group. */
-static void open_on(engine *run, const crossing *at, double rate)
+static inline void open_on(engine *run, int32_t crossing_id, double rate)
 {
-    link *l = &run->links[at->link];
+    int32_t link_id = run->crossings[crossing_id].link;
+    link *l = &run->links[link_id];
+    double weight = weight_of(run, crossing_id);
     l->open++;
-    l->open_weight += at->weight;
-    l->other -= at->weight * rate;
+    l->open_weight += weight;
+    l->other -= weight * rate;
     l->changes++;
     if (l->held || l->place != NONE) {
         if (l->place == NONE || rate < run->shares.keys[0][l->place])
-            look_at(run, at->link, bound_of(l));
+            look_at(run, link_id, bound_of(l));
         return;
     }
     double gives = (l->count == l->open ? l->capacity : l->capacity - l->other) / l->open_weight;
@@ -108,8 +111,15 @@ static void open_on(engine *run, const crossing *at, double rate)
         run->narrowest = gives;
     if (!l->listed) {
         l->listed = 1;
-        run->listed[run->listed_count++] = at->link;
+        run->listed[run->listed_count++] = link_id;
     }
+}
+
+/* Ask for the crossings of a member before they are needed. */
+static inline void expect(const engine *run, const link *l, int32_t m)
+{
+    if (m < l->count)
+        __builtin_prefetch(&run->crossings[run->members[l->first + m].first]);
 }
 
 /* Open a closed group: what its flows had is free on their other links. */
@@ -120,10 +130,10 @@ static void open_group(engine *run, int32_t link_id)
     l->is_open = 1;
     for (int32_t m = 0; m < l->held; m++) {
         const member *of = &run->members[l->first + m];
-        const pair *p = &run->pairs[of->flow];
-        for (int32_t k = p->first; k < p->stop; k++)
+        expect(run, l, m + AHEAD);
+        for (int32_t k = of->first; k < of->stop; k++)
             if (k != of->crossing)
-                open_on(run, &run->crossings[k], l->rate);
+                open_on(run, k, l->rate);
     }
     look_at(run, link_id, bound_of(l));
 }
@@ -134,7 +144,7 @@ static int open_faster(engine *run, link *l, double limit)
     int any = 0;
     double fastest = 0;
     for (int32_t m = l->held; m < l->count; m++) {
-        int32_t holder = run->pairs[run->members[l->first + m].flow].holder;
+        int32_t holder = run->holder[run->members[l->first + m].flow];
         if (holder == NONE || run->links[holder].is_open)
             continue;
         double rate = run->links[holder].rate;
@@ -150,11 +160,12 @@ static int open_faster(engine *run, link *l, double limit)
 }
 
 /* A flow is fixed at a rate: what that does on a link that does not hold it back. */
-static inline void fix_on(engine *run, const crossing *at, double rate)
+static inline void fix_on(engine *run, int32_t crossing_id, double rate)
 {
-    link *l = &run->links[at->link];
-    l->open_weight -= at->weight;
-    l->other += at->weight * rate;
+    link *l = &run->links[run->crossings[crossing_id].link];
+    double weight = weight_of(run, crossing_id);
+    l->open_weight -= weight;
+    l->other += weight * rate;
     if (rate > l->fastest)
         l->fastest = rate;
     if (--l->open == 0) {
@@ -171,23 +182,21 @@ static void take_over(engine *run, int32_t link_id, int32_t slot, double rate)
 {
     link *l = &run->links[link_id];
     const member of = run->members[l->first + slot];
-    const pair *p = &run->pairs[of.flow];
-    int32_t before = p->holder;
+    int32_t before = run->holder[of.flow];
     flow_turns(run, of.flow, group_rate(run, of.flow), rate);
     if (before != NONE)
         group_leave(run, of.flow);
     group_enter(run, link_id, slot);
-    l->open_weight = --l->open ? l->open_weight - run->crossings[of.crossing].weight : 0;
-    for (int32_t k = p->first; k < p->stop; k++) {
-        const crossing *at = &run->crossings[k];
+    l->open_weight = --l->open ? l->open_weight - weight_of(run, of.crossing) : 0;
+    for (int32_t k = of.first; k < of.stop; k++) {
         if (k == of.crossing)
             continue;
-        if (at->link != before) {
-            fix_on(run, at, rate);
+        if (run->crossings[k].link != before) {
+            fix_on(run, k, rate);
             continue;
         }
         link *left = &run->links[before];
-        left->other += at->weight * rate;
+        left->other += weight_of(run, k) * rate;
         if (rate > left->fastest)
             left->fastest = rate;
     }
@@ -202,16 +211,16 @@ static void fix(engine *run, int32_t link_id, double rate)
     group_advance(run, l);
     for (int32_t m = 0; m < own && l->is_open; m++) {
         const member *of = &run->members[l->first + m];
-        const pair *p = &run->pairs[of->flow];
+        expect(run, l, m + AHEAD);
         flow_turns(run, of->flow, l->rate, rate);
-        for (int32_t k = p->first; k < p->stop; k++)
+        for (int32_t k = of->first; k < of->stop; k++)
             if (k != of->crossing)
-                fix_on(run, &run->crossings[k], rate);
+                fix_on(run, k, rate);
     }
     l->is_open = 0;
     l->rate = rate;
     for (int32_t m = own; m < l->count && l->open; m++) {
-        int32_t holder = run->pairs[run->members[l->first + m].flow].holder;
+        int32_t holder = run->holder[run->members[l->first + m].flow];
         if (holder == NONE || run->links[holder].is_open)
             take_over(run, link_id, m, rate);
     }
@@ -310,30 +319,30 @@ static void fill(engine *run)
 static int alone(engine *run, int32_t flow)
 {
     const pair *p = &run->pairs[flow];
-    const crossing *narrowest = NULL;
+    int32_t narrowest = p->first;
     double rate = INFINITY;
     for (int32_t k = p->first; k < p->stop; k++) {
-        const crossing *at = &run->crossings[k];
-        const link *l = &run->links[at->link];
+        const link *l = &run->links[run->crossings[k].link];
+        double gives = l->capacity / weight_of(run, k);
         if (l->count != 1)
             return 0;
-        if (l->capacity / at->weight < rate) {
-            rate = l->capacity / at->weight;
-            narrowest = at;
+        if (gives < rate) {
+            rate = gives;
+            narrowest = k;
         }
     }
     for (int32_t k = p->first; k < p->stop; k++) {
         link *l = &run->links[run->crossings[k].link];
-        l->other = run->crossings[k].weight * rate;
-        l->fastest = rate;
+        l->other = k == narrowest ? 0 : weight_of(run, k) * rate;
+        l->fastest = k == narrowest ? 0 : rate;
     }
-    link *l = &run->links[narrowest->link];
-    l->other = l->fastest = 0;
+    int32_t link_id = run->crossings[narrowest].link;
+    link *l = &run->links[link_id];
     l->rate = rate;
     l->since = run->now;
-    group_enter(run, narrowest->link, 0);
+    group_enter(run, link_id, 0);
     flow_turns(run, flow, 0, rate);
-    group_schedule(run, narrowest->link);
+    group_schedule(run, link_id);
     return 1;
 }
 
@@ -360,7 +369,7 @@ void rates_update(engine *run)
         if (alone(run, run->fresh[i]))
             continue;
         for (int32_t k = p->first; k < p->stop; k++)
-            open_on(run, &run->crossings[k], 0);
+            open_on(run, k, 0);
     }
     for (int64_t i = 0; i < run->touched_link_count; i++)
         look_at_touched(run, run->touched_links[i]);

@@ -49,16 +49,13 @@ typedef struct pair {
     int32_t src;
     int32_t dst;
     int32_t transfer;  /* active one; NONE: its last byte has left, and its place on the links may be taken over */
-    int32_t holder;    /* link that holds it back, NONE: not yet found */
     int32_t at;        /* crossing of that link */
     int32_t waiting;   /* transfers that joined and have not sent their last byte */
     int32_t dark;      /* circuit links on the route that carry nothing, kept up while any waits */
-    int32_t unused;
 } pair;
 
 /* One link on the route of a pair. */
 typedef struct crossing {
-    double weight; /* of a flow of rate x the link carries weight * x */
     int32_t link;
     int32_t slot;  /* place among the link's members while the pair has a flow */
 } crossing;
@@ -67,7 +64,9 @@ typedef struct crossing {
 typedef struct member {
     double due;       /* in a group: the flow's last byte leaves when the link's `served` reaches this */
     int32_t flow;
-    int32_t crossing;
+    int32_t crossing; /* of this link */
+    int32_t first;    /* all crossings of the flow: first .. stop - 1 */
+    int32_t stop;
 } member;
 
 /* A link. What is read of the links around when rates change comes first. */
@@ -139,7 +138,9 @@ struct engine {
     link *links;
     double *capacity;      /* [links] bytes per us */
     double *bytes;         /* [links] of transfers whose last byte has left */
+    int32_t *holder;       /* [pairs] link that holds a flow back, NONE: not yet found */
     crossing *crossings;   /* of all pairs */
+    double *weights;       /* of all crossings: of a flow of rate x the link carries weight * x; NULL: all are 1 */
     member *members;       /* of all links */
     uint64_t *waiting;     /* [pairs] bits: some transfer waits or sends */
     uint64_t *crossed;     /* [links] bits: has members */
@@ -166,6 +167,11 @@ struct engine {
 
     double *watch; /* [2 * links] room for engine_watch, NULL: rates are not watched */
 };
+
+static inline double weight_of(const engine *run, int32_t crossing_id)
+{
+    return run->weights ? run->weights[crossing_id] : 1;
+}
 
 /* build.c */
 int engine_check(const engine_graph *graph, const engine_network *network);

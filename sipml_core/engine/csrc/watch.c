@@ -25,12 +25,12 @@ static int look_at_members(engine *run, int32_t link_id, double *load, double *f
     for (int32_t m = 0; m < l->count; m++) {
         const member *of = &run->members[l->first + m];
         const crossing *at = &run->crossings[of->crossing];
-        int32_t holder = run->pairs[of->flow].holder;
+        int32_t holder = run->holder[of->flow];
         double rate = group_rate(run, of->flow);
         if (holder == NONE || (holder == link_id) != (m < l->held) || at->slot != m || at->link != link_id)
             return 0;
-        held_weight += m < l->held ? at->weight : 0;
-        other += m < l->held ? 0 : at->weight * rate;
+        held_weight += m < l->held ? weight_of(run, of->crossing) : 0;
+        other += m < l->held ? 0 : weight_of(run, of->crossing) * rate;
         if (m >= l->held && rate > l->fastest)
             return 0;
         *fastest = rate > *fastest ? rate : *fastest;
