@@ -15,7 +15,9 @@ static enum gpu_time kind_of_time(const gpu *g)
 void account_gpu(engine *run, int32_t id)
 {
     gpu *g = &run->gpus[id];
-    g->time[kind_of_time(g)] += run->now - g->since;
+    enum gpu_time kind = kind_of_time(g);
+    if (kind != TIME_IDLE)
+        g->time[kind] += run->now - g->since;
     g->since = run->now;
 }
 

@@ -4,6 +4,9 @@
 #include <math.h>
 #include <stdlib.h>
 
+/* Of the cache. [bytes] */
+enum { LINE = 64 };
+
 static int count_ok(int64_t n)
 {
     return n >= 0 && n <= INT32_MAX;
@@ -83,12 +86,15 @@ int engine_check(const engine_graph *graph, const engine_network *network)
     return status ? status : check_network(graph, network);
 }
 
-/* Room for `count` things, zeroed; one more than asked, so that no request is empty. */
-static int take(void *where, int64_t count, size_t size)
+/* Room for `count` things, zeroed, that begins with a cache line; one more than asked, so that no request is empty. */
+static int take(engine *run, void *where, int64_t count, size_t size)
 {
-    void *memory = calloc((size_t)count + 1, size);
-    *(void **)where = memory;
-    return memory != NULL;
+    char *memory = calloc(((size_t)count + 1) * size + LINE, 1);
+    if (!memory)
+        return 0;
+    run->taken[run->taken_count++] = memory;
+    *(void **)where = memory + (LINE - (uintptr_t)memory % LINE);
+    return 1;
 }
 
 static int64_t whole_blocks(int64_t count)
@@ -96,12 +102,13 @@ static int64_t whole_blocks(int64_t count)
     return count > 32 ? (count + 31) / 32 * 32 : 32;
 }
 
-static int take_lows(lows *of, int64_t ids)
+static int take_lows(engine *run, lows *of, int64_t ids)
 {
     of->levels = 1;
     for (int32_t level = 0; level < LOWS_LEVELS; level++, ids = (ids + 31) / 32) {
         int64_t keys = whole_blocks(ids);
-        if (!take(&of->keys[level], keys, sizeof(double)) || !take(&of->stale[level], keys / 32, sizeof(uint32_t)))
+        if (!take(run, &of->keys[level], keys, sizeof(double)) ||
+            !take(run, &of->stale[level], keys / 32, sizeof(uint32_t)))
             return 0;
         for (int64_t k = 0; k < keys; k++)
             of->keys[level][k] = INFINITY;
@@ -121,14 +128,14 @@ static int take_memory(engine *run)
 {
     const engine_network *n = &run->net;
     int64_t crossings = count_crossings(n), circuits = n->links - n->first_circuit, gpus = run->graph.gpus;
-#define TAKE(where, count) take(&run->where, count, sizeof *run->where)
+#define TAKE(where, count) take(run, &run->where, count, sizeof *run->where)
     return TAKE(waits, run->nodes) && TAKE(child, run->nodes) && TAKE(sibling, run->nodes) &&
-           TAKE(marked, run->graph.tasks) && TAKE(gpus, gpus) && TAKE(queue, run->queues) &&
+           TAKE(marked, run->graph.tasks) && TAKE(gpus, gpus) && TAKE(touched, gpus) &&
            TAKE(pairs, n->pairs) && TAKE(links, n->links) && TAKE(capacity, n->links) && TAKE(bytes, n->links) &&
            TAKE(crossings, crossings) && TAKE(holder, n->pairs) && TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
            TAKE(crossed, n->links / 64 + 1) && TAKE(circuit_first, circuits) && TAKE(circuit_pair, crossings) &&
-           TAKE(ends.items, gpus + run->graph.transfers) && take_lows(&run->drains, n->links) &&
-           take_lows(&run->shares, n->links) && TAKE(group_link, n->links) && TAKE(free_groups, n->links) &&
+           TAKE(ends.items, gpus + run->graph.transfers) && take_lows(run, &run->drains, n->links) &&
+           take_lows(run, &run->shares, n->links) && TAKE(group_link, n->links) && TAKE(free_groups, n->links) &&
            TAKE(place_link, n->links) && TAKE(listed, n->links) && TAKE(touched_gpus, gpus) &&
            TAKE(touched_queues, run->queues) && TAKE(touched_links, n->links) && TAKE(fresh, n->pairs) &&
            TAKE(due_groups, n->links) && TAKE(due_flows, n->pairs);
@@ -152,7 +159,7 @@ static void index_routes(engine *run)
     for (int64_t id = 0; id < n->pairs; id++) {
         pair *p = &run->pairs[id];
         *p = (pair){.first = count, .src = n->pair_src[id], .dst = n->pair_dst[id],
-                    .latency_us = n->pair_latency_us[id], .transfer = NONE};
+                    .latency_us = n->pair_latency_us[id], .transfer = NONE, .line = {NONE, NONE}};
         run->holder[id] = NONE;
         for (int64_t k = id * n->width; k < (id + 1) * n->width; k++) {
             if (n->pair_links[k] == NONE)
@@ -209,9 +216,7 @@ static void set_out(engine *run)
     for (int64_t node = 0; node < run->nodes; node++)
         run->out.start_us[node] = run->out.end_us[node] = NAN;
     for (int64_t id = 0; id < g->gpus; id++)
-        run->gpus[id].running = run->gpus[id].ready = NONE;
-    for (int64_t id = 0; id < run->queues; id++)
-        run->queue[id].root = run->queue[id].active = NONE;
+        run->gpus[id] = (gpu){.running = NONE, .ready = NONE, .line = {NONE, NONE}};
 }
 
 static int output_given(const engine_output *o)
@@ -234,7 +239,8 @@ int engine_new(const engine_graph *graph, const engine_network *network, const e
     int status = engine_check(graph, network);
     if (status)
         return status;
-    if (!take(&run, 1, sizeof *run))
+    run = calloc(1, sizeof *run);
+    if (!run)
         return ENGINE_E_MEMORY;
     run->graph = *graph;
     run->net = *network;
@@ -258,19 +264,8 @@ void engine_free(engine *run)
 {
     if (!run)
         return;
-    void *taken[] = {run->waits,      run->child,        run->sibling,        run->marked,        run->gpus,
-                     run->queue,      run->pairs,        run->links,          run->capacity,      run->bytes,
-                     run->crossings, run->weights, run->holder, run->members,      run->waiting,        run->crossed,       run->circuit_first,
-                     run->circuit_pair, run->ends.items, run->group_link,     run->free_groups,   run->place_link,
-                     run->listed,     run->touched_gpus, run->touched_queues, run->touched_links, run->fresh,
-                     run->due_groups, run->due_flows,    run->watch};
-    for (size_t i = 0; i < sizeof taken / sizeof *taken; i++)
-        free(taken[i]);
-    for (int level = 0; level < LOWS_LEVELS; level++) {
-        free(run->drains.keys[level]);
-        free(run->drains.stale[level]);
-        free(run->shares.keys[level]);
-        free(run->shares.stale[level]);
-    }
+    for (int k = 0; k < run->taken_count; k++)
+        free(run->taken[k]);
+    free(run->watch);
     free(run);
 }

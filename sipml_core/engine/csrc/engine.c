@@ -11,33 +11,33 @@ static int is_transfer(const engine *run, int32_t node)
 
 static void touch_gpu(engine *run, int32_t g)
 {
-    if (!run->gpus[g].touched) {
-        run->gpus[g].touched = 1;
+    if (!run->touched[g]) {
+        run->touched[g] = 1;
         run->touched_gpus[run->touched_gpu_count++] = g;
     }
 }
 
-static int32_t queue_of(const engine *run, int32_t pair_id)
+static int32_t queue_id(const engine *run, int32_t pair_id)
 {
     return run->queue_mode == ENGINE_QUEUE_SOURCE ? run->pairs[pair_id].src : pair_id;
 }
 
-static void touch_queue(engine *run, int32_t q)
+static queue *queue_at(const engine *run, int32_t id)
 {
-    if (!run->queue[q].touched) {
-        run->queue[q].touched = 1;
-        run->touched_queues[run->touched_queue_count++] = q;
-    }
+    return run->queue_mode == ENGINE_QUEUE_SOURCE ? &run->gpus[id].line : &run->pairs[id].line;
 }
 
+/* A queue may send something new if one joins where nothing sent or waited, or if a last byte has left. */
 static void join_queue(engine *run, int32_t node)
 {
-    int32_t t = node - (int32_t)run->graph.tasks, p = run->net.transfer_pair[t], q = queue_of(run, p);
+    int32_t t = node - (int32_t)run->graph.tasks, p = run->net.transfer_pair[t], id = queue_id(run, p);
+    queue *line = queue_at(run, id);
     run->events++;
     run->out.start_us[node] = run->now;
     account_join(run, p, run->graph.size_bytes[t]);
-    ready_push(run, &run->queue[q].root, node);
-    touch_queue(run, q);
+    if (line->root == NONE && line->active == NONE)
+        run->touched_queues[run->touched_queue_count++] = id;
+    ready_push(run, &line->root, node);
 }
 
 static void become_ready(engine *run, int32_t node)
@@ -131,7 +131,7 @@ static void drain(engine *run, int32_t flow)
     int32_t t = run->pairs[flow].transfer, node = t + (int32_t)run->graph.tasks;
     double latency = leave_queue(run, flow, t);
     run->pairs[flow].transfer = NONE;
-    touch_queue(run, queue_of(run, flow));
+    run->touched_queues[run->touched_queue_count++] = queue_id(run, flow);
     if (latency > 0)
         heap_push(&run->ends, node, run->now + latency);
     else
@@ -151,13 +151,9 @@ static int32_t next_in_queue(engine *run, queue *line)
 }
 
 /* Give a queue without a sender its next transfer. One on the same links takes over the rate of the last. */
-static void serve_queue(engine *run, int32_t q)
+static void serve_queue(engine *run, queue *line)
 {
-    queue *line = &run->queue[q];
     int32_t last = line->active;
-    line->touched = 0;
-    if (last != NONE && run->pairs[last].transfer != NONE)
-        return;
     int32_t t = next_in_queue(run, line), p = t == NONE ? NONE : run->net.transfer_pair[t];
     line->active = p;
     if (last != NONE && last == p) {
@@ -173,7 +169,7 @@ static void serve_queue(engine *run, int32_t q)
 static void serve_gpu(engine *run, int32_t id)
 {
     gpu *g = &run->gpus[id];
-    g->touched = 0;
+    run->touched[id] = 0;
     if (g->running != NONE || g->ready == NONE)
         return;
     account_gpu(run, id);
@@ -187,7 +183,7 @@ static void settle(engine *run)
     for (int64_t i = 0; i < run->touched_gpu_count; i++)
         serve_gpu(run, run->touched_gpus[i]);
     for (int64_t i = 0; i < run->touched_queue_count; i++)
-        serve_queue(run, run->touched_queues[i]);
+        serve_queue(run, queue_at(run, run->touched_queues[i]));
     run->touched_gpu_count = run->touched_queue_count = 0;
     if (run->fresh_count || run->touched_link_count)
         rates_update(run);

@@ -39,6 +39,12 @@ double lows_least(lows *of);
 int32_t lows_find(const lows *of, double key); /* first id that has the least key, which lows_least gave */
 int64_t lows_collect(lows *of, double limit, int32_t *ids); /* ids whose keys are not above the limit */
 
+/* One active transfer at a time, and those that wait for it. */
+typedef struct queue {
+    int32_t root;   /* of the transfers that wait */
+    int32_t active; /* flow of the one that sends, or NONE */
+} queue;
+
 /* A pair of GPUs, and its active transfer if it has one: a flow. The id of a flow is that of its pair. */
 typedef struct pair {
     double queued;     /* bytes of transfers that joined and have not sent their last byte */
@@ -52,6 +58,7 @@ typedef struct pair {
     int32_t at;        /* crossing of that link */
     int32_t waiting;   /* transfers that joined and have not sent their last byte */
     int32_t dark;      /* circuit links on the route that carry nothing, kept up while any waits */
+    queue line;        /* ENGINE_QUEUE_PAIR */
 } pair;
 
 /* One link on the route of a pair. */
@@ -101,19 +108,15 @@ enum gpu_time { TIME_COMPUTE, TIME_EXPOSED, TIME_DARK, TIME_IDLE, TIME_KINDS };
 
 typedef struct gpu {
     double since;
-    double time[TIME_KINDS];
+    double time[TIME_KINDS - 1]; /* idle is the rest */
     int32_t running; /* task, or NONE */
     int32_t ready;   /* root of its ready tasks */
     int32_t pending; /* transfers to or from it that joined and have not ended */
     int32_t lit;     /* of those, the ones that do not wait for a dark circuit */
-    uint8_t touched;
+    queue line;      /* ENGINE_QUEUE_SOURCE */
 } gpu;
 
-typedef struct queue {
-    int32_t root;   /* of the transfers that wait */
-    int32_t active; /* flow of the one that sends, or NONE */
-    uint8_t touched;
-} queue;
+enum { TAKEN_MAX = 64 };
 
 struct engine {
     engine_graph graph;
@@ -132,8 +135,8 @@ struct engine {
     int32_t *child;   /* [nodes] pairing heaps of ready tasks and queued transfers */
     int32_t *sibling; /* [nodes] */
     uint8_t *marked;  /* [tasks] */
+    uint8_t *touched; /* [gpus] on the list of GPUs that may begin a task */
     gpu *gpus;
-    queue *queue;
     pair *pairs;
     link *links;
     double *capacity;      /* [links] bytes per us */
@@ -164,6 +167,9 @@ struct engine {
     int32_t *due_groups;  /* [links] groups of which a last byte leaves in this instant */
     int32_t *due_flows;   /* [pairs] the flows of one of them */
     int64_t touched_gpu_count, touched_queue_count, touched_link_count, fresh_count;
+
+    void *taken[TAKEN_MAX]; /* all memory, to be freed */
+    int taken_count;
 
     double *watch; /* [2 * links] room for engine_watch, NULL: rates are not watched */
 };
