@@ -35,9 +35,9 @@ void account_snapshot(engine *run, int64_t row)
 }
 
 /* Change how many transfers of a pair are pending, and how many of those are lit, at both its ends. */
-void account_pending(engine *run, const pair *p, int32_t pending, int32_t lit)
+void account_pending(engine *run, int32_t pair_id, int32_t pending, int32_t lit)
 {
-    const int32_t ends[2] = {p->src, p->dst};
+    const int32_t ends[2] = {run->net.pair_src[pair_id], run->net.pair_dst[pair_id]};
     for (int k = 0; k < 2; k++) {
         account_gpu(run, ends[k]);
         run->gpus[ends[k]].pending += pending;
@@ -54,8 +54,8 @@ static int is_waiting(const engine *run, int32_t pair_id)
 void account_join(engine *run, int32_t pair_id, double size)
 {
     pair *p = &run->pairs[pair_id];
-    if (p->waiting++ == 0) {
-        run->waiting[pair_id / 64] |= UINT64_C(1) << pair_id % 64;
+    run->waiting[pair_id / 64] |= UINT64_C(1) << pair_id % 64;
+    if (p->waiting++ == 0 && run->net.first_circuit < run->net.links) {
         p->dark = 0;
         for (int32_t k = p->first; k < p->stop; k++) {
             int32_t link_id = run->crossings[k].link;
@@ -63,7 +63,7 @@ void account_join(engine *run, int32_t pair_id, double size)
         }
     }
     p->queued += size;
-    account_pending(run, p, 1, p->dark == 0);
+    account_pending(run, pair_id, 1, p->dark == 0);
 }
 
 /* The last byte of a transfer of a pair has left. */
@@ -71,7 +71,7 @@ void account_leave(engine *run, int32_t pair_id, double size)
 {
     pair *p = &run->pairs[pair_id];
     if (p->dark)
-        account_pending(run, p, 0, 1);
+        account_pending(run, pair_id, 0, 1);
     p->queued -= size;
     if (--p->waiting == 0) {
         run->waiting[pair_id / 64] &= ~(UINT64_C(1) << pair_id % 64);
@@ -95,7 +95,7 @@ void account_dark(engine *run, int32_t link_id, int32_t change)
         p->dark += change;
         int is = p->dark > 0;
         if (was != is)
-            account_pending(run, p, 0, is ? -p->waiting : p->waiting);
+            account_pending(run, run->circuit_pair[k], 0, is ? -p->waiting : p->waiting);
     }
 }
 

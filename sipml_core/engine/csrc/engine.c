@@ -19,7 +19,7 @@ static void touch_gpu(engine *run, int32_t g)
 
 static int32_t queue_id(const engine *run, int32_t pair_id)
 {
-    return run->queue_mode == ENGINE_QUEUE_SOURCE ? run->pairs[pair_id].src : pair_id;
+    return run->queue_mode == ENGINE_QUEUE_SOURCE ? run->net.pair_src[pair_id] : pair_id;
 }
 
 static queue *queue_at(const engine *run, int32_t id)
@@ -32,6 +32,9 @@ static void join_queue(engine *run, int32_t node)
 {
     int32_t t = node - (int32_t)run->graph.tasks, p = run->net.transfer_pair[t], id = queue_id(run, p);
     queue *line = queue_at(run, id);
+    __builtin_prefetch(&run->pairs[p], 1);
+    __builtin_prefetch(&run->crossings[run->pair_first[p]], 1);
+    __builtin_prefetch(&run->holder[p], 1);
     run->events++;
     run->out.start_us[node] = run->now;
     account_join(run, p, run->graph.size_bytes[t]);
@@ -100,7 +103,7 @@ static void finish(engine *run, int32_t node)
 
 static void end_transfer(engine *run, int32_t node)
 {
-    account_pending(run, &run->pairs[run->net.transfer_pair[node - run->graph.tasks]], -1, -1);
+    account_pending(run, run->net.transfer_pair[node - run->graph.tasks], -1, -1);
     finish(run, node);
 }
 

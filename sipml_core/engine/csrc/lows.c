@@ -7,10 +7,10 @@
 
 enum { BLOCK_BITS = 5, BLOCK = 1 << BLOCK_BITS };
 
-static double least_of_block(const double *keys)
+static inline double least_of(const double *keys, int32_t count)
 {
     double a = keys[0], b = keys[1], c = keys[2], d = keys[3];
-    for (int i = 4; i < BLOCK; i += 4) { /* four chains, for they need not wait for one another */
+    for (int32_t i = 4; i < count; i += 4) { /* four chains, for they need not wait for one another */
         a = keys[i] < a ? keys[i] : a;
         b = keys[i + 1] < b ? keys[i + 1] : b;
         c = keys[i + 2] < c ? keys[i + 2] : c;
@@ -21,11 +21,25 @@ static double least_of_block(const double *keys)
     return c < a ? c : a;
 }
 
+/* Ids up to this one are in use: are there more levels, or is the block at the top longer? */
+static void use(lows *of, int32_t id)
+{
+    of->used = id + 1;
+    while ((int64_t)id >> BLOCK_BITS * of->levels)
+        of->stale[of->levels++][0] = 1; /* over the block that was at the top */
+    of->tops = (int32_t)((int64_t)id >> BLOCK_BITS * (of->levels - 1)) + 1;
+}
+
+static double least_of_block(const double *keys)
+{
+    return least_of(keys, BLOCK);
+}
+
 void lows_set(lows *of, int32_t id, double key)
 {
-    while ((int64_t)id >> BLOCK_BITS * of->levels) /* a level more, over the block that was at the top */
-        of->stale[of->levels++][0] = 1;
     of->keys[0][id] = key;
+    if (id >= of->used)
+        use(of, id);
     for (int32_t level = 1; level < of->levels; level++) {
         id >>= BLOCK_BITS;
         uint32_t *marks = &of->stale[level][id >> BLOCK_BITS], mark = UINT32_C(1) << id % BLOCK;
@@ -53,7 +67,7 @@ double lows_least(lows *of)
     int32_t top = of->levels - 1;
     if (top)
         refresh(of, top, 0);
-    return least_of_block(of->keys[top]);
+    return least_of(of->keys[top], of->tops);
 }
 
 int32_t lows_find(const lows *of, double key)
@@ -69,14 +83,14 @@ int32_t lows_find(const lows *of, double key)
     return id;
 }
 
-static int64_t collect(const lows *of, int32_t level, int32_t block, double limit, int32_t *ids)
+static int64_t collect(const lows *of, int32_t level, int32_t block, int32_t size, double limit, int32_t *ids)
 {
     int64_t count = 0;
-    for (int32_t id = BLOCK * block; id < BLOCK * (block + 1); id++) {
+    for (int32_t id = BLOCK * block; id < BLOCK * block + size; id++) {
         if (of->keys[level][id] > limit)
             continue;
         if (level)
-            count += collect(of, level - 1, id, limit, ids + count);
+            count += collect(of, level - 1, id, BLOCK, limit, ids + count);
         else
             ids[count++] = id;
     }
@@ -85,5 +99,11 @@ static int64_t collect(const lows *of, int32_t level, int32_t block, double limi
 
 int64_t lows_collect(lows *of, double limit, int32_t *ids)
 {
-    return lows_least(of) <= limit ? collect(of, of->levels - 1, 0, limit, ids) : 0;
+    return lows_least(of) <= limit ? collect(of, of->levels - 1, 0, of->tops, limit, ids) : 0;
+}
+
+void lows_restart(lows *of)
+{
+    of->levels = 1;
+    of->used = of->tops = 0;
 }

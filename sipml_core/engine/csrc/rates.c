@@ -383,6 +383,7 @@ void rates_update(engine *run)
     run->fresh_count = run->touched_link_count = 0;
     while (run->listed_count)
         run->links[run->listed[--run->listed_count]].listed = 0;
+    lows_restart(&run->shares);
     while (run->place_count) {
         link *l = &run->links[run->place_link[--run->place_count]];
         l->place = NONE;

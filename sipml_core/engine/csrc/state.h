@@ -29,7 +29,9 @@ int32_t heap_pop(heap *h);
 enum { LOWS_LEVELS = 7 };
 
 typedef struct lows {
-    int32_t levels;                /* in use */
+    int32_t used;                  /* ids up to here, since it was new or restarted */
+    int32_t levels;                /* that many ids take */
+    int32_t tops;                  /* keys of the highest of these levels */
     double *keys[LOWS_LEVELS];     /* keys[0]: of the ids; keys[k]: the least of each block of keys[k - 1] */
     uint32_t *stale[LOWS_LEVELS];  /* [k >= 1]: a word for each block of keys[k], a bit for each that is to be found */
 } lows;
@@ -37,6 +39,7 @@ typedef struct lows {
 void lows_set(lows *of, int32_t id, double key);
 double lows_least(lows *of);
 int32_t lows_find(const lows *of, double key); /* first id that has the least key, which lows_least gave */
+void lows_restart(lows *of); /* once all keys are infinite and lows_least has found that */
 int64_t lows_collect(lows *of, double limit, int32_t *ids); /* ids whose keys are not above the limit */
 
 /* One active transfer at a time, and those that wait for it. */
@@ -52,13 +55,12 @@ typedef struct pair {
     double left;       /* bytes the active transfer has left, kept up while no link holds it back */
     int32_t first;     /* its crossings of links are first .. stop - 1 */
     int32_t stop;
-    int32_t src;
-    int32_t dst;
     int32_t transfer;  /* active one; NONE: its last byte has left, and its place on the links may be taken over */
     int32_t at;        /* crossing of that link */
     int32_t waiting;   /* transfers that joined and have not sent their last byte */
     int32_t dark;      /* circuit links on the route that carry nothing, kept up while any waits */
     queue line;        /* ENGINE_QUEUE_PAIR */
+    double unused;
 } pair;
 
 /* One link on the route of a pair. */
@@ -141,6 +143,7 @@ struct engine {
     link *links;
     double *capacity;      /* [links] bytes per us */
     double *bytes;         /* [links] of transfers whose last byte has left */
+    int32_t *pair_first;   /* [pairs] first crossing of each */
     int32_t *holder;       /* [pairs] link that holds a flow back, NONE: not yet found */
     crossing *crossings;   /* of all pairs */
     double *weights;       /* of all crossings: of a flow of rate x the link carries weight * x; NULL: all are 1 */
@@ -210,7 +213,7 @@ void watch_rates(engine *run);
 /* accounts.c: where the time of each GPU goes. Call account_gpu before its state changes. */
 void account_gpu(engine *run, int32_t g);
 void account_snapshot(engine *run, int64_t row);
-void account_pending(engine *run, const pair *p, int32_t pending, int32_t lit);
+void account_pending(engine *run, int32_t pair_id, int32_t pending, int32_t lit);
 void account_join(engine *run, int32_t pair_id, double size);
 void account_leave(engine *run, int32_t pair_id, double size);
 int64_t account_next_waiting(const engine *run, int64_t from);
