@@ -70,7 +70,7 @@ static double bound_of(const link *l)
     if (l->is_open || !l->held)
         return l->held + l->open ? share(l) : INFINITY;
     if (!l->open)
-        return l->rate;
+        return room(l) - l->held_weight * l->rate > SAME_RATE * l->capacity ? l->rate : INFINITY;
     double left = room(l) - l->held_weight * l->rate;
     double beside = left > NOTHING * l->capacity ? left / l->open_weight : 0;
     return l->rate < beside ? l->rate : beside;
@@ -170,11 +170,10 @@ static inline void fix_on(engine *run, int32_t crossing_id, double rate)
         l->fastest = rate;
     if (--l->open == 0) {
         l->open_weight = 0;
-        if (!l->held && l->place != NONE) {
-            l->is_open = 0;
-            look_no_more(run, l);
-        }
+        l->is_open &= l->held > 0;
     }
+    if (l->place != NONE && run->shares.keys[0][l->place] < INFINITY)
+        lows_set(&run->shares, l->place, bound_of(l));
 }
 
 /* An open flow that another link held back, or none, becomes one of a link's group. */
@@ -212,7 +211,8 @@ static void fix(engine *run, int32_t link_id, double rate)
     for (int32_t m = 0; m < own && l->is_open; m++) {
         const member *of = &run->members[l->first + m];
         expect(run, l, m + AHEAD);
-        flow_turns(run, of->flow, l->rate, rate);
+        if ((l->rate > 0) != (rate > 0))
+            flow_turns(run, of->flow, l->rate, rate);
         for (int32_t k = of->first; k < of->stop; k++)
             if (k != of->crossing)
                 fix_on(run, k, rate);
