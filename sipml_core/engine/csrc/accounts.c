@@ -37,7 +37,7 @@ void account_snapshot(engine *run, int64_t row)
 /* Change how many transfers of a pair are pending, and how many of those are lit, at both its ends. */
 void account_pending(engine *run, int32_t pair_id, int32_t pending, int32_t lit)
 {
-    const int32_t ends[2] = {run->net.pair_src[pair_id], run->net.pair_dst[pair_id]};
+    const int32_t ends[2] = {run->pairs[pair_id].src, run->pairs[pair_id].dst};
     for (int k = 0; k < 2; k++) {
         account_gpu(run, ends[k]);
         run->gpus[ends[k]].pending += pending;
@@ -50,20 +50,30 @@ static int is_waiting(const engine *run, int32_t pair_id)
     return run->waiting[pair_id / 64] >> pair_id % 64 & 1;
 }
 
+static int32_t dark_circuits(const engine *run, const pair *p)
+{
+    int32_t dark = 0;
+    for (int32_t k = p->first; k < p->stop; k++) {
+        int32_t link_id = run->crossings[k].link;
+        dark += link_id >= run->net.first_circuit && run->capacity[link_id] <= 0;
+    }
+    return dark;
+}
+
 /* A transfer joins a pair. */
 void account_join(engine *run, int32_t pair_id, double size)
 {
     pair *p = &run->pairs[pair_id];
-    run->waiting[pair_id / 64] |= UINT64_C(1) << pair_id % 64;
-    if (p->waiting++ == 0 && run->net.first_circuit < run->net.links) {
-        p->dark = 0;
-        for (int32_t k = p->first; k < p->stop; k++) {
-            int32_t link_id = run->crossings[k].link;
-            p->dark += link_id >= run->net.first_circuit && run->capacity[link_id] <= 0;
-        }
+    int lit = 1;
+    if (run->net.first_circuit < run->net.links) {
+        if (!p->waiting)
+            p->dark = dark_circuits(run, p);
+        lit = p->dark == 0;
     }
+    account_pending(run, pair_id, 1, lit);
+    run->waiting[pair_id / 64] |= UINT64_C(1) << pair_id % 64;
+    p->waiting++;
     p->queued += size;
-    account_pending(run, pair_id, 1, p->dark == 0);
 }
 
 /* The last byte of a transfer of a pair has left. */

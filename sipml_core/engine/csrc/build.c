@@ -132,7 +132,7 @@ static int take_memory(engine *run)
     return TAKE(waits, run->nodes) && TAKE(child, run->nodes) && TAKE(sibling, run->nodes) &&
            TAKE(marked, run->graph.tasks) && TAKE(gpus, gpus) && TAKE(touched, gpus) &&
            TAKE(pairs, n->pairs) && TAKE(links, n->links) && TAKE(capacity, n->links) && TAKE(bytes, n->links) &&
-           TAKE(crossings, crossings) && TAKE(holder, n->pairs) && TAKE(pair_first, n->pairs) && TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
+           TAKE(crossings, crossings) && TAKE(holder, n->pairs) && TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
            TAKE(crossed, n->links / 64 + 1) && TAKE(circuit_first, circuits) && TAKE(circuit_pair, crossings) &&
            TAKE(ends.items, gpus + run->graph.transfers) && take_lows(run, &run->drains, n->links) &&
            take_lows(run, &run->shares, n->links) && TAKE(group_link, n->links) && TAKE(free_groups, n->links) &&
@@ -158,9 +158,9 @@ static void index_routes(engine *run)
     int32_t count = 0;
     for (int64_t id = 0; id < n->pairs; id++) {
         pair *p = &run->pairs[id];
-        *p = (pair){.first = count, .latency_us = n->pair_latency_us[id], .transfer = NONE, .line = {NONE, NONE}};
+        *p = (pair){.first = count, .src = n->pair_src[id], .dst = n->pair_dst[id],
+                    .latency_us = n->pair_latency_us[id], .transfer = NONE, .line = {NONE, NONE}};
         run->holder[id] = NONE;
-        run->pair_first[id] = count;
         for (int64_t k = id * n->width; k < (id + 1) * n->width; k++) {
             if (n->pair_links[k] == NONE)
                 continue;

@@ -19,7 +19,7 @@ static void touch_gpu(engine *run, int32_t g)
 
 static int32_t queue_id(const engine *run, int32_t pair_id)
 {
-    return run->queue_mode == ENGINE_QUEUE_SOURCE ? run->net.pair_src[pair_id] : pair_id;
+    return run->queue_mode == ENGINE_QUEUE_SOURCE ? run->pairs[pair_id].src : pair_id;
 }
 
 static queue *queue_at(const engine *run, int32_t id)
@@ -27,13 +27,24 @@ static queue *queue_at(const engine *run, int32_t id)
     return run->queue_mode == ENGINE_QUEUE_SOURCE ? &run->gpus[id].line : &run->pairs[id].line;
 }
 
+/* A node begins. Ask for what is known of those that may follow it, long before it is needed: there are many pairs, and
+ * few of them are active. */
+static void expect_successors(const engine *run, int32_t node)
+{
+    for (int64_t k = run->graph.succ_start[node]; k < run->graph.succ_start[node + 1]; k++) {
+        int32_t next = run->graph.successors[k];
+        __builtin_prefetch(&run->waits[next], 1);
+        if (is_transfer(run, next))
+            __builtin_prefetch(&run->pairs[run->net.transfer_pair[next - run->graph.tasks]], 1);
+    }
+}
+
 /* A queue may send something new if one joins where nothing sent or waited, or if a last byte has left. */
 static void join_queue(engine *run, int32_t node)
 {
     int32_t t = node - (int32_t)run->graph.tasks, p = run->net.transfer_pair[t], id = queue_id(run, p);
     queue *line = queue_at(run, id);
-    __builtin_prefetch(&run->pairs[p], 1);
-    __builtin_prefetch(&run->crossings[run->pair_first[p]], 1);
+    __builtin_prefetch(&run->crossings[run->pairs[p].first], 1);
     __builtin_prefetch(&run->holder[p], 1);
     run->events++;
     run->out.start_us[node] = run->now;
@@ -179,6 +190,7 @@ static void serve_gpu(engine *run, int32_t id)
     int32_t task = g->running = ready_pop(run, &g->ready);
     run->out.start_us[task] = run->now;
     heap_push(&run->ends, task, run->now + run->graph.duration_us[task]);
+    expect_successors(run, task);
 }
 
 static void settle(engine *run)

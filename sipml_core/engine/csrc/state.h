@@ -55,12 +55,13 @@ typedef struct pair {
     double left;       /* bytes the active transfer has left, kept up while no link holds it back */
     int32_t first;     /* its crossings of links are first .. stop - 1 */
     int32_t stop;
+    int32_t src;
+    int32_t dst;
     int32_t transfer;  /* active one; NONE: its last byte has left, and its place on the links may be taken over */
     int32_t at;        /* crossing of that link */
     int32_t waiting;   /* transfers that joined and have not sent their last byte */
     int32_t dark;      /* circuit links on the route that carry nothing, kept up while any waits */
     queue line;        /* ENGINE_QUEUE_PAIR */
-    double unused;
 } pair;
 
 /* One link on the route of a pair. */
@@ -143,7 +144,6 @@ struct engine {
     link *links;
     double *capacity;      /* [links] bytes per us */
     double *bytes;         /* [links] of transfers whose last byte has left */
-    int32_t *pair_first;   /* [pairs] first crossing of each */
     int32_t *holder;       /* [pairs] link that holds a flow back, NONE: not yet found */
     crossing *crossings;   /* of all pairs */
     double *weights;       /* of all crossings: of a flow of rate x the link carries weight * x; NULL: all are 1 */
