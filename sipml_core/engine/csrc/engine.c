@@ -52,6 +52,11 @@ static void join_queue(engine *run, int32_t node)
     if (line->root == NONE && line->active == NONE)
         run->touched_queues[run->touched_queue_count++] = id;
     ready_push(run, &line->root, node);
+    for (int32_t k = run->pairs[p].first; k < run->pairs[p].stop; k++) {
+        const link *l = &run->links[run->crossings[k].link];
+        __builtin_prefetch(l, 1);
+        __builtin_prefetch(&l->changes, 1); /* its second line */
+    }
 }
 
 static void become_ready(engine *run, int32_t node)
@@ -170,6 +175,8 @@ static void serve_queue(engine *run, queue *line)
     int32_t last = line->active;
     int32_t t = next_in_queue(run, line), p = t == NONE ? NONE : run->net.transfer_pair[t];
     line->active = p;
+    if (t != NONE)
+        expect_successors(run, t + (int32_t)run->graph.tasks);
     if (last != NONE && last == p) {
         group_renew(run, p, t);
         return;
