@@ -59,6 +59,15 @@ def test_reconfiguring_longer_than_the_interval_stalls(dark):
         simulate(*dark, driver=Always(100.0, interval_us=1.0, dark_us=2.0))
 
 
+def test_bytes_that_move_between_dark_decisions_are_no_stall(kit, kernel):
+    """Dark for 0.5 of every 1 us: 6250 bytes an interval. 75 MB take 12 000 of them, more than may be fruitless."""
+    job = kit.job(2)
+    job.send("long", 0, 1, 75e6)
+    tasks = job.build()
+    timeline = simulate(tasks, kit.wires(tasks), driver=Always(100.0, dark_us=0.5), kernel=kernel)
+    assert timeline.total_us == pytest.approx(12_000.0)
+
+
 def test_a_long_computation_is_no_stall(kit):
     """Decisions without effect do not matter while something still moves: 20 000 of them here."""
     job = kit.job(2)
