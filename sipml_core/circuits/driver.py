@@ -19,12 +19,7 @@ from sipml_core.model.traffic import TrafficMatrix
 
 def job_bytes(network: Network, tasks: TaskGraph) -> NDArray[np.float64]:
     """Bytes that the whole job sends over each circuit. [circuits]"""
-    pair_bytes = np.bincount(network.transfer_pair, weights=tasks.size_bytes, minlength=len(network.pair_src))
-    total = np.zeros(len(network.link_gbps))
-    for links in network.pair_links.T:
-        used = links >= network.first_circuit
-        np.add.at(total, links[used], pair_bytes[used])
-    return total[network.first_circuit :]
+    return network.link_bytes(tasks.size_bytes)[network.first_circuit :]
 
 
 def circuit_traffic(network: Network, demand: NDArray[np.float64]) -> TrafficMatrix:

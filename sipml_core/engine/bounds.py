@@ -54,9 +54,11 @@ def bounds(
     check_match(tasks, network)
     capacity = network.link_gbps * BYTES_PER_US_PER_GBPS
     capacity[network.first_circuit :] = np.inf
-    narrowest = np.where(network.pair_links >= 0, capacity[network.pair_links], np.inf).min(
-        axis=1, initial=np.inf
-    )[network.transfer_pair]
+    # What a transfer gets alone: the least of capacity / weight on its route. [transfers] [bytes/us]
+    gives = capacity[network.pair_link] / network.pair_weight
+    narrowest = np.full(len(network.pair_src), np.inf)
+    np.minimum.at(narrowest, network.entry_pair, gives)
+    narrowest = narrowest[network.transfer_pair]
     begun_us = np.zeros(tasks.nodes) if timeline is None else np.maximum(since_us - timeline.start_us, 0.0)
     node_us = np.maximum(_node_us(tasks, network, narrowest) - begun_us, 0.0)
     left_bytes = _left_bytes(tasks, narrowest, begun_us[tasks.compute_tasks :])
@@ -67,7 +69,7 @@ def bounds(
     computes = np.flatnonzero(tasks.gpu != BARRIER)
     busy_us = np.bincount(tasks.gpu[computes], weights=node_us[computes])
     with np.errstate(divide="ignore", invalid="ignore"):
-        link_us = np.nan_to_num(_link_bytes(left_bytes, network) / capacity, nan=0.0, posinf=np.inf)
+        link_us = np.nan_to_num(network.link_bytes(left_bytes) / capacity, nan=0.0, posinf=np.inf)
     return Bounds(
         critical_path_us=critical_path_us(tasks, node_us),
         busiest_link_us=float(link_us.max(initial=0.0)),
@@ -100,13 +102,3 @@ def _left_bytes(
     begun = begun_us > 0
     left_bytes[begun] = np.maximum(left_bytes[begun] - narrowest[begun] * begun_us[begun], 0.0)
     return left_bytes
-
-
-def _link_bytes(transfer_bytes: NDArray[np.float64], network: Network) -> NDArray[np.float64]:
-    """Bytes that the transfers send over each link."""
-    pair_bytes = np.bincount(network.transfer_pair, weights=transfer_bytes, minlength=len(network.pair_src))
-    total = np.zeros(len(network.link_gbps))
-    for column in network.pair_links.T:
-        used = column >= 0
-        np.add.at(total, column[used], pair_bytes[used])
-    return total

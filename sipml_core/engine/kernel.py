@@ -77,7 +77,9 @@ def _network(network: Network) -> tuple[Any, list[Any]]:
     fields: Fields = {
         "pair_src": (network.pair_src, "int32_t[]"),
         "pair_dst": (network.pair_dst, "int32_t[]"),
-        "pair_links": (network.pair_links, "int32_t[]"),
+        "pair_start": (network.pair_start, "int64_t[]"),
+        "pair_link": (network.pair_link, "int32_t[]"),
+        "pair_weight": (network.pair_weight, "double[]"),
         "pair_latency_us": (network.pair_latency_us, "double[]"),
         "transfer_pair": (network.transfer_pair, "int32_t[]"),
         "link_gbps": (network.link_gbps, "double[]"),
@@ -86,7 +88,6 @@ def _network(network: Network) -> tuple[Any, list[Any]]:
         "pairs": len(network.pair_src),
         "links": len(network.link_gbps),
         "first_circuit": network.first_circuit,
-        "width": network.pair_links.shape[1],
     }
     return _struct("engine_network *", counts, fields)
 

@@ -18,7 +18,6 @@ from numpy.typing import NDArray
 
 from sipml_core.config import Interconnect, Job
 from sipml_core.engine.simulate import simulate
-from sipml_core.model.fabric import NO_LINK
 from sipml_core.model.network import Network
 from sipml_core.model.strategy import Strategy
 from sipml_core.model.taskgraph import TaskGraph
@@ -102,8 +101,4 @@ def _capacity_gbps(draft: Draft) -> NDArray[np.float64]:
 
 
 def _link_bytes(network: Network, pair_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
-    total = np.zeros(len(network.link_gbps))
-    for column in network.pair_links.T:
-        used = column != NO_LINK
-        np.add.at(total, column[used], pair_bytes[used])
-    return total
+    return network.link_sum(pair_bytes)

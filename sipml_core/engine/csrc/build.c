@@ -53,30 +53,33 @@ static int check_graph(const engine_graph *g)
     return 0;
 }
 
-static int has_links(const engine_network *n, int64_t p)
-{
-    for (int64_t k = p * n->width; k < (p + 1) * n->width; k++)
-        if (n->pair_links[k] != NONE)
-            return 1;
-    return 0;
-}
-
 static int check_network(const engine_graph *g, const engine_network *n)
 {
-    if (!count_ok(n->pairs) || !count_ok(n->links) || !count_ok(n->width) || !count_ok(n->pairs * n->width))
+    if (!count_ok(n->pairs) || !count_ok(n->links))
         return ENGINE_E_SIZE;
-    if ((n->pairs && (!n->pair_src || !n->pair_dst || !n->pair_links || !n->pair_latency_us)) ||
+    if (!n->pair_start || (n->pairs && (!n->pair_src || !n->pair_dst || !n->pair_latency_us)) ||
         (g->transfers && !n->transfer_pair) || (n->links && !n->link_gbps))
         return ENGINE_E_NULL;
-    if (!all_in(n->pair_src, n->pairs, 0, g->gpus) || !all_in(n->pair_dst, n->pairs, 0, g->gpus) ||
-        !all_in(n->pair_links, n->pairs * n->width, NONE, n->links) ||
-        !all_in(n->transfer_pair, g->transfers, 0, n->pairs) || n->first_circuit < 0 || n->first_circuit > n->links)
+    if (n->pair_start[0] != 0)
         return ENGINE_E_INDEX;
     for (int64_t p = 0; p < n->pairs; p++)
-        if (!has_links(n, p))
+        if (n->pair_start[p + 1] <= n->pair_start[p]) /* each pair crosses some link */
             return ENGINE_E_INDEX;
-    if (!all_finite(n->pair_latency_us, n->pairs) || !all_finite(n->link_gbps, n->links))
+    int64_t entries = n->pair_start[n->pairs];
+    if (!count_ok(entries))
+        return ENGINE_E_SIZE;
+    if (entries && (!n->pair_link || !n->pair_weight))
+        return ENGINE_E_NULL;
+    if (!all_in(n->pair_src, n->pairs, 0, g->gpus) || !all_in(n->pair_dst, n->pairs, 0, g->gpus) ||
+        !all_in(n->pair_link, entries, 0, n->links) || !all_in(n->transfer_pair, g->transfers, 0, n->pairs) ||
+        n->first_circuit < 0 || n->first_circuit > n->links)
+        return ENGINE_E_INDEX;
+    if (!all_finite(n->pair_latency_us, n->pairs) || !all_finite(n->link_gbps, n->links) ||
+        !all_finite(n->pair_weight, entries))
         return ENGINE_E_VALUE;
+    for (int64_t k = 0; k < entries; k++)
+        if (n->pair_weight[k] <= 0)
+            return ENGINE_E_VALUE;
     return 0;
 }
 
@@ -116,23 +119,15 @@ static int take_lows(engine *run, lows *of, int64_t ids)
     return 1;
 }
 
-static int64_t count_crossings(const engine_network *n)
-{
-    int64_t crossings = 0;
-    for (int64_t k = 0; k < n->pairs * n->width; k++)
-        crossings += n->pair_links[k] != NONE;
-    return crossings;
-}
-
 static int take_memory(engine *run)
 {
     const engine_network *n = &run->net;
-    int64_t crossings = count_crossings(n), circuits = n->links - n->first_circuit, gpus = run->graph.gpus;
+    int64_t crossings = n->pair_start[n->pairs], circuits = n->links - n->first_circuit, gpus = run->graph.gpus;
 #define TAKE(where, count) take(run, &run->where, count, sizeof *run->where)
     return TAKE(waits, run->nodes) && TAKE(child, run->nodes) && TAKE(sibling, run->nodes) &&
            TAKE(marked, run->graph.tasks) && TAKE(gpus, gpus) && TAKE(touched, gpus) &&
            TAKE(pairs, n->pairs) && TAKE(links, n->links) && TAKE(capacity, n->links) && TAKE(bytes, n->links) &&
-           TAKE(crossings, crossings) && TAKE(holder, n->pairs) && TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
+           TAKE(crossings, crossings) && TAKE(weights, crossings) && TAKE(holder, n->pairs) && TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
            TAKE(crossed, n->links / 64 + 1) && TAKE(circuit_first, circuits) && TAKE(circuit_pair, crossings) &&
            TAKE(ends.items, gpus + run->graph.transfers) && take_lows(run, &run->drains, n->links) &&
            take_lows(run, &run->shares, n->links) && TAKE(group_link, n->links) && TAKE(free_groups, n->links) &&
@@ -161,21 +156,25 @@ static void index_routes(engine *run)
         *p = (pair){.first = count, .src = n->pair_src[id], .dst = n->pair_dst[id],
                     .latency_us = n->pair_latency_us[id], .transfer = NONE, .line = {NONE, NONE}};
         run->holder[id] = NONE;
-        for (int64_t k = id * n->width; k < (id + 1) * n->width; k++) {
-            if (n->pair_links[k] == NONE)
-                continue;
-            link *l = &run->links[n->pair_links[k]];
+        for (int64_t k = n->pair_start[id]; k < n->pair_start[id + 1]; k++) {
+            link *l = &run->links[n->pair_link[k]];
             if (l->count && l->first == id) {
-                run->weights[l->place] += 1;
+                run->weights[l->place] += n->pair_weight[k];
                 continue;
             }
             l->count++;
             l->first = (int32_t)id; /* the last pair seen on it, and where */
             l->place = count;
-            run->crossings[count++] = (crossing){.link = n->pair_links[k]};
+            run->weights[count] = n->pair_weight[k];
+            run->crossings[count++] = (crossing){.link = n->pair_link[k]};
         }
         p->stop = count;
     }
+    int32_t alike = 0;
+    while (alike < count && run->weights[alike] == 1)
+        alike++;
+    if (alike == count)
+        run->weights = NULL;
     count = 0;
     for (int64_t id = 0; id < n->links; id++) {
         link *l = &run->links[id];

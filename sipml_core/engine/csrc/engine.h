@@ -8,7 +8,7 @@
  * joining, id); then rates are shared out. So the order of events inside an instant changes nothing.
  *
  * Rates are the max-min fair ones of the active transfers, kept up incrementally: every transfer has a bottleneck,
- * i.e. a saturated link on which no other is faster. A link of capacity 0 carries nothing, and transfers on it wait
+ * i.e. a link on which the rates times their weights add up to its capacity, and no other transfer is faster. A link of capacity 0 carries nothing, and transfers on it wait
  * without an event.
  *
  * Memory. engine_new allocates everything, in proportion to nodes, pairs, links and GPUs, and engine_free releases
@@ -63,10 +63,11 @@ typedef struct engine_network {
     int64_t pairs;
     int64_t links;
     int64_t first_circuit;        /* links from here on are circuits */
-    int64_t width;                /* columns of pair_links */
     const int32_t *pair_src;      /* [pairs] */
     const int32_t *pair_dst;      /* [pairs] */
-    const int32_t *pair_links;    /* [pairs * width] link, or -1 for none */
+    const int64_t *pair_start;    /* [pairs + 1] */
+    const int32_t *pair_link;     /* [pair_start[pairs]] links; one that comes twice counts with both weights */
+    const double *pair_weight;    /* [pair_start[pairs]] a transfer of rate x takes weight * x of the link */
     const double *pair_latency_us;/* [pairs] */
     const int32_t *transfer_pair; /* [transfers] */
     const double *link_gbps;      /* [links] capacity at the start */

@@ -75,20 +75,25 @@ class Job:
 def network(
     tasks: TaskGraph,
     gbps: Sequence[float],
-    route: Callable[[int, int], Sequence[int]],
+    route: Callable[[int, int], Sequence[int] | dict[int, float]],
     *,
     latency_us: float = 0.0,
     circuits: Sequence[tuple[int, int]] = (),
 ) -> Network:
-    """Fixed links of `gbps`, then one circuit link for each of `circuits`."""
+    """Fixed links of `gbps`, then one circuit link for each of `circuits`.
+
+    A route is a list of links, or the weight of each.
+    """
     pairs = sorted(set(zip(tasks.src.tolist(), tasks.dst.tolist(), strict=True)))
-    routes = [list(route(src, dst)) for src, dst in pairs]
-    width = max([1, *map(len, routes)])
+    routes = [route(src, dst) for src, dst in pairs]
+    weights = [list(r.values()) if isinstance(r, dict) else [1.0] * len(r) for r in routes]
     return Network(
         gpus=tasks.gpus,
         pair_src=[src for src, _ in pairs],
         pair_dst=[dst for _, dst in pairs],
-        pair_links=np.array([r + [-1] * (width - len(r)) for r in routes], dtype=np.int32).reshape(-1, width),
+        pair_start=np.cumsum([0, *map(len, routes)]),
+        pair_link=[link for r in routes for link in r],
+        pair_weight=[weight for row in weights for weight in row],
         pair_latency_us=[latency_us] * len(pairs),
         transfer_pair=[
             pairs.index(ends) for ends in zip(tasks.src.tolist(), tasks.dst.tolist(), strict=True)
