@@ -121,7 +121,13 @@ def wires(tasks: TaskGraph, *, latency_us: float = 0.0) -> Network:
 
 
 def random_job(
-    rng: np.random.Generator, *, gpus: int = 6, tasks: int = 30, sends: int = 40, latency: bool = True
+    rng: np.random.Generator,
+    *,
+    gpus: int = 6,
+    tasks: int = 30,
+    sends: int = 40,
+    latency: bool = True,
+    weighted: bool = False,
 ) -> tuple[TaskGraph, Network]:
     """A random DAG of tasks, barriers and transfers on random routes of up to eight links."""
     job = Job(gpus=gpus)
@@ -148,6 +154,10 @@ def random_job(
         for src in range(gpus)
         for dst in range(gpus)
     }
+    if weighted:
+        table = {
+            ends: {link: float(rng.uniform(0.1, 1.0)) for link in links} for ends, links in table.items()
+        }
     gbps = rng.choice([25.0, 50.0, 100.0, 100.0, 137.5], size=links)
     latency_us = float(rng.choice([0.0, 0.7])) if latency else 0.0
     return graph, network(graph, gbps.tolist(), lambda src, dst: table[src, dst], latency_us=latency_us)
@@ -160,6 +170,16 @@ def watched(tasks: TaskGraph, network: Network, queue: str = "pair") -> KernelSe
     return session
 
 
+def halved(whole: Network) -> Network:
+    """The same routes with each entry split into two of half its weight."""
+    return attrs.evolve(
+        whole,
+        pair_start=2 * whole.pair_start,
+        pair_link=np.repeat(whole.pair_link, 2),
+        pair_weight=np.repeat(whole.pair_weight / 2, 2),
+    )
+
+
 @attrs.frozen
 class Kit:
     """What the tests of this folder build with."""
@@ -170,6 +190,7 @@ class Kit:
     wires = staticmethod(wires)
     random_job = staticmethod(random_job)
     watched = staticmethod(watched)
+    halved = staticmethod(halved)
     gbps_bytes = GBPS
 
 
