@@ -137,7 +137,8 @@ def check_routes(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32],
             f"got {routes.pairs} routes and {len(routes.latency_us)} latencies"
         )
     flat = routes.flat()
-    assert flat.start is not None and flat.weight is not None
+    assert flat.start is not None
+    assert flat.weight is not None
     missing = np.diff(flat.start) == 0
     if missing.any():
         k = int(np.flatnonzero(missing)[0])

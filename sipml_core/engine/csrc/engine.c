@@ -49,9 +49,11 @@ static void join_queue(engine *run, int32_t node)
     run->events++;
     run->out.start_us[node] = run->now;
     account_join(run, p, run->graph.size_bytes[t]);
-    if (line->root == NONE && line->active == NONE)
-        run->touched_queues[run->touched_queue_count++] = id;
+    int at_once = line->root == NONE && line->active == NONE;
     ready_push(run, &line->root, node);
+    if (!at_once)
+        return;
+    run->touched_queues[run->touched_queue_count++] = id;
     for (int32_t k = run->pairs[p].first; k < run->pairs[p].stop; k++) {
         const link *l = &run->links[run->crossings[k].link];
         __builtin_prefetch(l, 1);

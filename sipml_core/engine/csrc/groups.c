@@ -222,6 +222,7 @@ void group_renew(engine *run, int32_t flow, int32_t transfer)
 int32_t group_drained(engine *run, int32_t link_id, double limit, int32_t *flows)
 {
     link *l = &run->links[link_id];
+    __builtin_prefetch(&run->bytes[link_id], 1);
     group_advance(run, l);
     double sent = l->served + l->rate * (limit - run->now), soonest = INFINITY;
     int32_t count = 0;
