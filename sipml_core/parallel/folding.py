@@ -163,10 +163,10 @@ class _Orbits:
         latency_us = network.pair_latency_us[rows]
         if (latency_us != np.roll(latency_us, -step, axis=0)).any():
             raise NoSymmetryError(f"latencies differ between {groups}")
+        image = _images(network.pair_links[rows], step, len(network.link_gbps), groups)
         weights = network.pair_weights[rows]
         if (weights != np.roll(weights, -step, axis=0)).any():
             raise NoSymmetryError(f"routes differ in weights between {groups}")
-        image = _images(network.pair_links[rows], step, len(network.link_gbps), groups)
         circuit = np.arange(len(image)) >= network.first_circuit
         if (capacity_gbps[image] != capacity_gbps).any() or (circuit[image] != circuit).any():
             kind = "circuits" if circuit.any() else "links"

@@ -127,7 +127,8 @@ static int take_memory(engine *run)
     return TAKE(waits, run->nodes) && TAKE(child, run->nodes) && TAKE(sibling, run->nodes) &&
            TAKE(marked, run->graph.tasks) && TAKE(gpus, gpus) && TAKE(touched, gpus) &&
            TAKE(pairs, n->pairs) && TAKE(links, n->links) && TAKE(capacity, n->links) && TAKE(bytes, n->links) &&
-           TAKE(crossings, crossings) && TAKE(weights, crossings) && TAKE(holder, n->pairs) && TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
+           TAKE(crossings, crossings) && TAKE(weights, crossings) && TAKE(holder, n->pairs) &&
+           TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
            TAKE(crossed, n->links / 64 + 1) && TAKE(circuit_first, circuits) && TAKE(circuit_pair, crossings) &&
            TAKE(ends.items, gpus + run->graph.transfers) && take_lows(run, &run->drains, n->links) &&
            take_lows(run, &run->shares, n->links) && TAKE(group_link, n->links) && TAKE(free_groups, n->links) &&

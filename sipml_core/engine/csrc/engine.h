@@ -7,13 +7,13 @@
  * GPU takes its lowest ready task by (priority, id), each free queue its lowest transfer by (priority, time of
  * joining, id); then rates are shared out. So the order of events inside an instant changes nothing.
  *
- * Rates are the max-min fair ones of the active transfers, kept up incrementally: every transfer has a bottleneck,
- * i.e. a link on which the rates times their weights add up to its capacity, and no other transfer is faster. A link of capacity 0 carries nothing, and transfers on it wait
- * without an event.
+ * A transfer of rate x takes weight * x of each link on its route. Rates x are the max-min fair ones of the active
+ * transfers, kept up incrementally: every transfer has a bottleneck, i.e. a full link on which no other is faster. A
+ * link of capacity 0 carries nothing, and transfers on it wait without an event.
  *
  * Memory. engine_new allocates everything, in proportion to nodes, pairs, links and GPUs, and engine_free releases
- * it; no other function allocates, except engine_watch and engine_critical_path, which frees what it took. The arrays in
- * engine_graph, engine_network and engine_output belong to the caller and must outlive the engine.
+ * it; no other function allocates, except engine_watch, which adds to it, and engine_critical_path, which frees what it
+ * took. The arrays in engine_graph, engine_network and engine_output belong to the caller and must outlive the engine.
  * Nothing prints, there are no globals. Functions that return int return an engine_state (>= 0) or an
  * engine_error (< 0).
  */
@@ -116,7 +116,7 @@ void engine_backlog(const engine *run, double *bytes);
 void engine_waits(const engine *run, int32_t *waits);
 
 /* From now on look after every change whether rates are max-min fair and all that is kept up is right; engine_run and
- * engine_set_capacity then answer ENGINE_E_RATES once something is not. Slow, for tests. Allocates room for each link. */
+ * engine_set_capacity answer ENGINE_E_RATES once something is not. Slow, for tests. Allocates room for each link. */
 int engine_watch(engine *run);
 
 /* Write the last row of the accounts, and the links' totals, as of now. */

@@ -2,6 +2,7 @@
  * Prints what fails and returns how much did. */
 #include "engine.h"
 #include "expect.h"
+#include "state.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -189,6 +190,28 @@ static void test_capacities_that_change(void)
     }
 }
 
+/* A rate that is not what the link can give, and a sum that is not that of the rates. */
+static void test_what_the_watch_sees(void)
+{
+    static job j;
+    for (int fault = 0; fault < 2; fault++) {
+        engine *run = NULL;
+        make_job(&j, 1);
+        EXPECT(engine_new(&j.graph, &j.network, &j.output, 0, &run) == 0);
+        EXPECT(engine_watch(run) == 0);
+        EXPECT(engine_run(run, INFINITY, 300) == ENGINE_BUDGET);
+        int64_t busy = 0;
+        while (busy + 1 < LINKS && !(run->links[busy].held && run->links[busy].count > run->links[busy].held))
+            busy++;
+        EXPECT(run->links[busy].held);
+        *(fault ? &run->links[busy].other : &run->links[busy].rate) *= 0.999;
+        rates_update(run);
+        EXPECT(engine_run(run, INFINITY, 1) == ENGINE_E_RATES);
+        engine_free(run);
+    }
+    EXPECT(engine_watch(NULL) == ENGINE_E_NULL);
+}
+
 static int try_new(job *j, int queue)
 {
     engine *run = NULL;
@@ -254,7 +277,7 @@ static void test_refusals_of_a_run(void)
     gbps = -1;
     EXPECT(engine_set_capacity(run, 1, &id, &gbps) == ENGINE_E_VALUE);
     engine_free(run);
-    for (int status = 0; status > -8; status--)
+    for (int status = 0; status > -9; status--)
         EXPECT(strlen(engine_strerror(status)) > 0);
 }
 
@@ -276,6 +299,7 @@ int main(void)
 {
     test_runs();
     test_capacities_that_change();
+    test_what_the_watch_sees();
     test_refusals();
     test_refusals_of_a_run();
     test_critical_path();
