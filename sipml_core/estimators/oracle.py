@@ -107,7 +107,8 @@ class Schedule:
         transfer, column = np.nonzero(links >= network.first_circuit)
         ready_us = timeline.start_us[tasks.compute_tasks + transfer]
         order = np.argsort(ready_us, kind="stable")
-        ready_us, size_bytes = ready_us[order], tasks.size_bytes[transfer[order]]
+        weight = network.pair_weights[network.transfer_pair[transfer], column]
+        ready_us, size_bytes = ready_us[order], (tasks.size_bytes[transfer] * weight)[order]
         last = np.flatnonzero(np.diff(ready_us, append=np.inf) > SAME_TIME * ready_us)
         return cls(
             circuit=links[transfer, column][order].astype(np.int64) - network.first_circuit,

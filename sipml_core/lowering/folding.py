@@ -212,6 +212,9 @@ class _Orbits:
 
         # Where the shift takes each link. [links]
         image = _images(network.pair_links[rows], step, len(network.link_gbps), groups)
+        weights = network.pair_weights[rows]
+        if (weights != np.roll(weights, -step, axis=0)).any():
+            raise NoSymmetryError(f"routes differ in weights between {groups}")
         circuit = np.arange(len(image)) >= network.first_circuit
         if (capacity_gbps[image] != capacity_gbps).any() or (circuit[image] != circuit).any():
             kind = "circuits" if circuit.any() else "links"
@@ -323,11 +326,12 @@ def _folded(
         control=control,
         gpus=lowering.gpu_of[:groups].reshape(-1),
         tasks=attrs.evolve(tasks, dst=dst[order][transfer_pair]),
-        network=Network(
+        network=Network.of_matrix(
             gpus=tasks.gpus,
             pair_src=src[order],
             pair_dst=dst[order],
             pair_links=np.where(links == NO_LINK, NO_LINK, orbits.of_link[links]),
+            pair_weights=network.pair_weights[row],
             pair_latency_us=network.pair_latency_us[row],
             transfer_pair=transfer_pair,
             link_gbps=network.link_gbps[orbits.first] * orbits.share,

@@ -82,7 +82,7 @@ class TopologyConformance(OfferConformance):
             with law("every pair has a route over links that exist", gpus=gpus):
                 routes = fabric.route(src, dst)
                 check_routes(fabric, src, dst, routes)
-            for i, row in enumerate(routes.links):
+            for i, row in enumerate(routes.matrix):
                 with law("a route crosses a link once", gpus=gpus, pair=f"{src[i]}->{dst[i]}"):
                     used = row[row != NO_LINK].tolist()
                     require(len(set(used)) == len(used), f"links {used}")
@@ -92,7 +92,7 @@ class TopologyConformance(OfferConformance):
             if fabric.circuits is None:
                 continue
             src, dst = connected_pairs(fabric)
-            links = fabric.route(src, dst).links
+            links = fabric.route(src, dst).flat().links
             a, b = fabric.circuit_pair(links[links >= fabric.fixed_links])
             with law("a route crosses only circuits that may_connect allows", gpus=gpus):
                 bad = np.flatnonzero(~fabric.circuits.may_connect(a, b))
@@ -107,7 +107,7 @@ class TopologyConformance(OfferConformance):
                     "a pair has one route, whatever else is asked", gpus=gpus, pair=f"{src[i]}->{dst[i]}"
                 ):
                     alone = fabric.route(src[i : i + 1], dst[i : i + 1])
-                    first, again = alone.links[0], together.links[len(src) - 1 - i]
+                    first, again = alone.matrix[0], together.matrix[len(src) - 1 - i]
                     require(_used(first) == _used(again), f"{_used(first)}, then {_used(again)}")
 
     def test_two_builds_are_the_same(self) -> None:
@@ -116,7 +116,7 @@ class TopologyConformance(OfferConformance):
                 pairs = connected_pairs(first)
                 require(np.array_equal(first.link_gbps, second.link_gbps), "capacities differ")
                 require(
-                    np.array_equal(first.route(*pairs).links, second.route(*pairs).links), "routes differ"
+                    np.array_equal(first.route(*pairs).matrix, second.route(*pairs).matrix), "routes differ"
                 )
 
     def test_names_and_limits_make_sense(self) -> None:
@@ -156,13 +156,7 @@ class TopologyConformance(OfferConformance):
             tasks = neighbour_transfers(fabric)
             with law("every link carries the bytes of the transfers that cross it", gpus=gpus):
                 network, timeline = run_transfers(fabric, self.circuit_scheduler(fabric), tasks)
-                links = network.pair_links[network.transfer_pair]
-                transfer, column = np.nonzero(links != NO_LINK)
-                expected = np.bincount(
-                    links[transfer, column],
-                    weights=tasks.size_bytes[transfer],
-                    minlength=len(network.link_gbps),
-                )
+                expected = network.link_bytes(tasks.size_bytes)
                 wrong = np.flatnonzero(~np.isclose(timeline.link_bytes, expected, rtol=_TOLERANCE, atol=1.0))
                 require(
                     not len(wrong),

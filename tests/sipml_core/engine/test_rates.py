@@ -58,7 +58,8 @@ def test_max_min_on_a_line_of_links(kit, kernel):
     The first link gives 5 to flows 0 and 1; the second leaves 15 to flow 2, the third 95 to flow 3.
     """
     routes = {0: [0, 1, 2], 1: [0], 2: [1], 3: [2]}
-    assert max_min_rates(routes, [10.0, 20.0, 100.0]) == {0: 5.0, 1: 5.0, 2: 15.0, 3: 95.0}
+    weighted = {flow: dict.fromkeys(links, 1.0) for flow, links in routes.items()}
+    assert max_min_rates(weighted, [10.0, 20.0, 100.0]) == {0: 5.0, 1: 5.0, 2: 15.0, 3: 95.0}
     job = kit.job(5)
     for peer in range(1, 5):
         job.send(f"to {peer}", 0, peer, 1e6)
