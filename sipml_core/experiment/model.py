@@ -10,7 +10,7 @@ import attrs
 from sipml_core.errors import ConfigError
 from sipml_core.fields import between, each, one_of, option, parse_us, positive
 from sipml_core.model import MAX_GPUS, MAX_SAMPLES, PRECISIONS, Cluster, Execution, Plan
-from sipml_core.plugin import Estimator, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin import AllReduce, Estimator, Exchange, GpuModel, Placer, Scheduler, Topology, Workload
 
 #: The largest integer of a TOML file, and of the engine.
 MAX_SEED = 2**63 - 1
@@ -141,6 +141,9 @@ class Job:
     search: SearchTable = attrs.Factory(SearchTable)
     #: Placers that `search` tries; none: `placer` alone.
     placers: tuple[Placer, ...] = ()
+    #: Exchanges inside groups, and all-reduces over replicas, to choose from.
+    exchanges: tuple[Exchange, ...] = ()
+    all_reduces: tuple[AllReduce, ...] = ()
 
     def plan(self, gpus: int, mp: int | None = None, global_batch: int | None = None) -> Plan:
         """The strategy on `gpus` GPUs; `mp` and `global_batch` override the table's.

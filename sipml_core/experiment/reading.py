@@ -134,6 +134,8 @@ def _job(table: dict[str, Any], path: str, top: _Sections, cluster: Cluster, reg
     placer: Placer = _component(
         "placer", strategy.pop("placer", "algorithm1"), f"{at_strategy}.placer", registry
     )
+    exchanges = _choices("exchange", strategy, at_strategy, registry)
+    all_reduces = _choices("all_reduce", strategy, at_strategy, registry)
     placers = _placers(search.pop("placers", []), f"{at_search}.placers", registry)
     job = Job(
         label=_label(table, workload.name, path),
@@ -142,6 +144,8 @@ def _job(table: dict[str, Any], path: str, top: _Sections, cluster: Cluster, reg
         placer=placer,
         search=structure(search, SearchTable, at_search, _SECTIONS),
         placers=placers,
+        exchanges=exchanges,
+        all_reduces=all_reduces,
     )
     if not job.searched:
         try:
@@ -165,6 +169,19 @@ def _placers(named: Any, path: str, registry: Registry) -> tuple[Placer, ...]:
     if not isinstance(named, list):
         raise ConfigError(f"{path} must be a list, got {shown(named)}")
     return tuple(_component("placer", name, f"{path}[{i}]", registry) for i, name in enumerate(named))
+
+
+def _choices(role: str, strategy: dict[str, Any], path: str, registry: Registry) -> tuple[Any, ...]:
+    """Return the component under the key called as its role, or under "auto" all that there are.
+
+    In the table its name is left.
+    """
+    named = strategy.get(role, "auto")
+    if named == "auto":
+        return tuple(_component(role, name, f"{path}.{role}", registry) for name in registry.entries[role])
+    component = _component(role, named, f"{path}.{role}", registry)
+    strategy[role] = component.name
+    return (component,)
 
 
 def _optional(role: str, table: Any, path: str, registry: Registry) -> Any:

@@ -8,6 +8,7 @@ from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, Placem
 from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.groupshape import GroupShape, ReplicaShape
 from sipml_core.model.network import Network, check_routes
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
 from sipml_core.model.opwork import OpWork, op_work
@@ -39,6 +40,7 @@ __all__ = [
     "Cluster",
     "Execution",
     "Fabric",
+    "GroupShape",
     "Network",
     "Nodes",
     "Op",
@@ -54,6 +56,7 @@ __all__ = [
     "Precision",
     "Prices",
     "Progress",
+    "ReplicaShape",
     "Result",
     "Role",
     "Routes",

@@ -1,4 +1,4 @@
-"""The six things a plugin can bring. Subclass one, return the class from its hook."""
+"""The things a plugin can bring. Subclass one, return the class from its hook."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from sipml_core.model import (
     CircuitPlan,
     Cluster,
     Fabric,
+    GroupShape,
     Network,
     OpGraph,
     OpWork,
     Placement,
     PlacementLimits,
+    ReplicaShape,
     TaskGraph,
     TrafficMatrix,
 )
@@ -31,7 +33,7 @@ class NoOptions:
 
 
 class Component(ABC):
-    """What all six have in common: a name, one line of summary, and checked options.
+    """What all have in common: a name, one line of summary, and checked options.
 
     `Options` is a frozen, keyword-only attrs class: its fields are the keys of the TOML table, their
     defaults the defaults, the ``metadata={"doc": ..., "unit": ...}`` of each field its documentation.
@@ -172,3 +174,39 @@ class Workload(Component):
     @abstractmethod
     def convergence(self, global_batch: int) -> Convergence:
         """Steps to the target accuracy."""
+
+
+class Exchange(Component):
+    """An algorithm by which the GPUs of one model-parallel group exchange activations."""
+
+    @abstractmethod
+    def offered(self, shape: GroupShape) -> bool:
+        """Return whether ``exchange = "auto"`` should try it on groups of this shape."""
+
+    @abstractmethod
+    def parents(self, shape: GroupShape) -> NDArray[np.int32]:
+        """Return from whom each device gets what each root makes: ``parents[root, device]``.
+
+        Every row is a tree: following parents from any device leads to the root. Parts of a sum go up the
+        tree of the device that needs the sum, and are added where they meet. [devices, devices]
+
+        Raises `InfeasibleError`, naming exchanges that would do, where the shape has no such trees.
+        """
+
+
+class AllReduce(Component):
+    """An algorithm that sums gradients over the replicas of a job."""
+
+    @abstractmethod
+    def offered(self, shape: ReplicaShape) -> bool:
+        """Return whether ``all_reduce = "auto"`` should try it on replicas of this shape."""
+
+    @abstractmethod
+    def tiers(self, shape: ReplicaShape) -> tuple[int, ...]:
+        """Return the shape into which replicas are arranged: its product is their number, innermost tier last.
+
+        A reduce-scatter runs over the last axis, an all-reduce of what is left over those before it, and an
+        all-gather over the last axis again; one axis is a ring.
+
+        Raises `InfeasibleError`, naming all-reduces that would do, where the replicas do not nest so.
+        """

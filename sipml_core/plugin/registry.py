@@ -18,7 +18,17 @@ import pluggy
 
 from sipml_core.errors import ConfigError, PluginError, unknown
 from sipml_core.plugin import hookspecs
-from sipml_core.plugin.interfaces import Component, Estimator, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin.interfaces import (
+    AllReduce,
+    Component,
+    Estimator,
+    Exchange,
+    GpuModel,
+    Placer,
+    Scheduler,
+    Topology,
+    Workload,
+)
 from sipml_core.plugin.signals import interrupts_blocked
 
 #: Version of the hooks and interfaces. A plugin may state the one it was written for in a
@@ -36,6 +46,8 @@ ROLES: Mapping[str, tuple[str, type[Component]]] = {
     "topology": ("sipml_topologies", Topology),
     "scheduler": ("sipml_schedulers", Scheduler),
     "estimator": ("sipml_estimators", Estimator),
+    "exchange": ("sipml_exchanges", Exchange),
+    "all_reduce": ("sipml_all_reduces", AllReduce),
 }
 
 

@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from sipml_core.engine.simulation import open_session, simulate
 
 from sipml_core.engine.bounds import bounds
 from sipml_core.engine.reference import max_min_rates
 from sipml_core.engine.session import State
+from sipml_core.engine.simulation import open_session, simulate
 
 #: Fields of a timeline that hold times or bytes.
 ACCOUNTS = ("start_us", "end_us", "compute_us", "exposed_us", "dark_us", "link_bytes", "link_busy_us")

@@ -4,14 +4,14 @@ import doctest
 
 import numpy as np
 import pytest
-from sipml_core.engine.simulation import simulate
 
 from sipml_core.engine import reference
+from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.model import fabric as fabric_module
 from sipml_core.model.fabric import Fabric
-from sipml_core.model.routes import NO_LINK, Routes
 from sipml_core.model.network import Network
+from sipml_core.model.routes import NO_LINK, Routes
 from sipml_core.model.taskgraph import TaskGraph
 
 
