@@ -241,6 +241,7 @@ static double next_event(engine *run)
     return ends < drains ? ends : drains;
 }
 
+/* Since next_event was asked no key has been set. */
 static void drain_groups(engine *run, double limit)
 {
     int64_t groups = lows_collect(&run->drains, limit, run->due_groups);

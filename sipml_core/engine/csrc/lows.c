@@ -97,9 +97,9 @@ static int64_t collect(const lows *of, int32_t level, int32_t block, int32_t siz
     return count;
 }
 
-int64_t lows_collect(lows *of, double limit, int32_t *ids)
+int64_t lows_collect(const lows *of, double limit, int32_t *ids)
 {
-    return lows_least(of) <= limit ? collect(of, of->levels - 1, 0, of->tops, limit, ids) : 0;
+    return collect(of, of->levels - 1, 0, of->tops, limit, ids);
 }
 
 void lows_restart(lows *of)

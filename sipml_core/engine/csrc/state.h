@@ -40,7 +40,7 @@ void lows_set(lows *of, int32_t id, double key);
 double lows_least(lows *of);
 int32_t lows_find(const lows *of, double key); /* first id that has the least key, which lows_least gave */
 void lows_restart(lows *of); /* once all keys are infinite and lows_least has found that */
-int64_t lows_collect(lows *of, double limit, int32_t *ids); /* ids whose keys are not above the limit */
+int64_t lows_collect(const lows *of, double limit, int32_t *ids); /* ids not above the limit, after lows_least */
 
 /* One active transfer at a time, and those that wait for it. */
 typedef struct queue {
