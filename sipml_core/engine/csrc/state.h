@@ -153,6 +153,7 @@ struct engine {
     int32_t *circuit_first; /* [circuits + 1] */
     int32_t *circuit_pair;  /* pairs that cross each circuit */
 
+    double next_drain; /* of the groups, as of the last look at what comes next */
     heap ends;   /* tasks and arrivals of transfers, by node */
     lows drains; /* next last byte of each group */
     lows shares; /* while sharing out: the level at which to look at a link, by its place */
