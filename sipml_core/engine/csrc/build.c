@@ -117,7 +117,7 @@ static void ask_for_huge_pages(char *memory, size_t bytes)
 /* Room for `count` things, zeroed, that begins with a cache line; one more than asked, so that no request is empty. */
 static int take(engine *run, void *where, int64_t count, size_t size)
 {
-    char *memory = calloc(((size_t)count + 1) * size + LINE, 1);
+    char *memory = run->taken_count < TAKEN_MAX ? calloc(((size_t)count + 1) * size + LINE, 1) : NULL;
     if (!memory)
         return 0;
     run->taken[run->taken_count++] = memory;
