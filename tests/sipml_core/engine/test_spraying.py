@@ -121,7 +121,7 @@ def test_kernels_agree_at_every_state(kit, seed, queue):
         assert a.run(until_us) == b.run(until_us)
         fast, slow = a.active(), b.active()
         assert fast.transfer.tolist() == slow.transfer.tolist()
-        np.testing.assert_allclose(fast.gbps, slow.gbps, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(fast.gbps, slow.gbps, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(a.carried_bytes(), b.carried_bytes(), rtol=1e-9, atol=1e-4)
         np.testing.assert_allclose(a.backlog_bytes(), b.backlog_bytes(), rtol=1e-9, atol=1e-4)
         changed = links[rng.random(len(links)) < 0.3]
