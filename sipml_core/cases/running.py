@@ -12,9 +12,9 @@ from sipml_core import __version__
 from sipml_core.cases.accounting import account, bound_result
 from sipml_core.cases.candidates import Candidate, run_candidates
 from sipml_core.cases.case import Case
-from sipml_core.cases.compilation import CompiledCase, compile_case
+from sipml_core.cases.compilation import CompiledCase, compile_case, compiled_one_by_one
 from sipml_core.cases.reuse import Reuse
-from sipml_core.engine import simulate
+from sipml_core.engine import lower_bound_us, simulate
 from sipml_core.errors import InfeasibleError, LimitError, StalledError, TooSlowError
 from sipml_core.experiment import Experiment, Interconnect, Job
 from sipml_core.model import SILENT, CaseResult, Progress, Result
@@ -93,10 +93,13 @@ def simulate_variants(case: Case, reuse: Reuse, clock: Clock, progress: Progress
         All variants stall, or exceed `engine.max_time_us`.
     """
     best: CaseResult | None = None
-    variants = compile_case(case, reuse)
-    for number, compiled in enumerate(variants):
+    for number, compiled in enumerate(compiled_one_by_one(case, reuse)):
+        if best is not None and _cannot_beat(compiled, best):
+            continue
         try:
-            row = simulate_case(compiled, clock, progress.part(number, of=len(variants)), faster_than=best)
+            # Each variant is half of what is left: how many will come is not known.
+            part = progress.part(2**number - 1, of=2**number).part(0, of=2)
+            row = simulate_case(compiled, clock, part, faster_than=best)
         except (StalledError, TooSlowError) as error:
             failure = error
         else:
@@ -104,6 +107,13 @@ def simulate_variants(case: Case, reuse: Reuse, clock: Clock, progress: Progress
     if best is None:
         raise failure
     return best
+
+
+def _cannot_beat(compiled: CompiledCase, best: CaseResult) -> bool:
+    """Return whether no run of a case can end sooner than one that is known, whatever its circuits do."""
+    if compiled.plan.iterations > 1:
+        return False
+    return lower_bound_us(compiled.tasks, compiled.network) >= best.iteration_us
 
 
 def fastest_candidate(

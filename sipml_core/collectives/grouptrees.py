@@ -53,8 +53,8 @@ class Chain(Exchange):
     summary = "from device to device along the line of the group: two peers are enough"
 
     def offered(self, shape: GroupShape) -> bool:
-        """See `Exchange.offered`: where few peers can be had and not all devices are neighbours anyway."""
-        return shape.few_peers and shape.devices > 2
+        """See `Exchange.offered`: where peers are few or share links, and not all are neighbours anyway."""
+        return shape.devices > 2 and (shape.few_peers or not shape.ports_only)
 
     def parents(self, shape: GroupShape) -> Parents:
         """Return trees of two branches.
@@ -69,16 +69,20 @@ class Chain(Exchange):
 class Ring(Exchange):
     """From device to device round a ring of the group's GPUs in order, half of them each way.
 
-    Between two units it carries every result once each way at most, as a ring of a communication library
-    does that visits one server after the other.
+    As a ring of a communication library does that visits one server after the other.
     """
 
     name = "ring"
     summary = "from device to device round a ring in the order of the servers, half each way"
 
     def offered(self, shape: GroupShape) -> bool:
-        """See `Exchange.offered`: where the GPUs share links."""
-        return shape.devices > 2 and not shape.few_peers and not shape.ports_only
+        """See `Exchange.offered`: where the GPUs share links that are not those of units they fill.
+
+        Every result crosses from unit to unit round the ring: between two units it does so twice, which
+        `Tiers` and `Chain` avoid.
+        """
+        fills_units = bool(shape.units) and not shape.straddles
+        return shape.devices > 2 and not (shape.few_peers or shape.ports_only or fills_units)
 
     def parents(self, shape: GroupShape) -> Parents:
         """Return trees of two branches; the device opposite is reached by the ascending one.

@@ -7,6 +7,7 @@ from typing import Any
 
 import attrs
 
+from sipml_core.collectives import ALL_REDUCES, EXCHANGES
 from sipml_core.errors import ConfigError
 from sipml_core.fields import between, each, one_of, option, parse_us, positive
 from sipml_core.model import MAX_GPUS, MAX_SAMPLES, PRECISIONS, Cluster, Execution, Plan
@@ -142,8 +143,10 @@ class Job:
     #: Placers that `search` tries; none: `placer` alone.
     placers: tuple[Placer, ...] = ()
     #: Exchanges inside groups, and all-reduces over replicas, to choose from.
-    exchanges: tuple[Exchange, ...] = ()
-    all_reduces: tuple[AllReduce, ...] = ()
+    exchanges: tuple[Exchange, ...] = attrs.Factory(lambda: tuple(cls(cls.Options()) for cls in EXCHANGES))
+    all_reduces: tuple[AllReduce, ...] = attrs.Factory(
+        lambda: tuple(cls(cls.Options()) for cls in ALL_REDUCES)
+    )
 
     def plan(self, gpus: int, mp: int | None = None, global_batch: int | None = None) -> Plan:
         """The strategy on `gpus` GPUs; `mp` and `global_batch` override the table's.

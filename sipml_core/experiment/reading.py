@@ -134,9 +134,8 @@ def _job(table: dict[str, Any], path: str, top: _Sections, cluster: Cluster, reg
     placer: Placer = _component(
         "placer", strategy.pop("placer", "algorithm1"), f"{at_strategy}.placer", registry
     )
-    exchanges = _choices("exchange", strategy, at_strategy, registry)
-    all_reduces = _choices("all_reduce", strategy, at_strategy, registry)
     placers = _placers(search.pop("placers", []), f"{at_search}.placers", registry)
+    choices = _choices(strategy, at_strategy, registry)
     job = Job(
         label=_label(table, workload.name, path),
         workload=workload,
@@ -144,8 +143,7 @@ def _job(table: dict[str, Any], path: str, top: _Sections, cluster: Cluster, reg
         placer=placer,
         search=structure(search, SearchTable, at_search, _SECTIONS),
         placers=placers,
-        exchanges=exchanges,
-        all_reduces=all_reduces,
+        **choices,
     )
     if not job.searched:
         try:
@@ -171,17 +169,21 @@ def _placers(named: Any, path: str, registry: Registry) -> tuple[Placer, ...]:
     return tuple(_component("placer", name, f"{path}[{i}]", registry) for i, name in enumerate(named))
 
 
-def _choices(role: str, strategy: dict[str, Any], path: str, registry: Registry) -> tuple[Any, ...]:
-    """Return the component under the key called as its role, or under "auto" all that there are.
+def _choices(strategy: dict[str, Any], path: str, registry: Registry) -> dict[str, tuple[Any, ...]]:
+    """Return what a job may choose exchanges and all-reduces from: all that are installed, or the one named.
 
     In the table its name is left.
     """
-    named = strategy.get(role, "auto")
-    if named == "auto":
-        return tuple(_component(role, name, f"{path}.{role}", registry) for name in registry.entries[role])
-    component = _component(role, named, f"{path}.{role}", registry)
-    strategy[role] = component.name
-    return (component,)
+    chosen: dict[str, tuple[Any, ...]] = {}
+    for role, field in (("exchange", "exchanges"), ("all_reduce", "all_reduces")):
+        named = strategy.get(role, "auto")
+        installed = registry.entries[role]
+        if named != "auto":
+            component = _component(role, named, f"{path}.{role}", registry)
+            strategy[role], chosen[field] = component.name, (component,)
+        elif installed:
+            chosen[field] = tuple(_component(role, name, f"{path}.{role}", registry) for name in installed)
+    return chosen
 
 
 def _optional(role: str, table: Any, path: str, registry: Registry) -> Any:

@@ -203,10 +203,10 @@ class AllReduce(Component):
 
     @abstractmethod
     def tiers(self, shape: ReplicaShape) -> tuple[int, ...]:
-        """Return the shape into which replicas are arranged: its product is their number, innermost tier last.
+        """Return the shape into which replicas are arranged; its product is their number.
 
-        A reduce-scatter runs over the last axis, an all-reduce of what is left over those before it, and an
-        all-gather over the last axis again; one axis is a ring.
+        The innermost tier is last: a reduce-scatter runs over it, an all-reduce of what is left over those
+        before it, and an all-gather over the last again. One tier is a ring.
 
         Raises `InfeasibleError`, naming all-reduces that would do, where the replicas do not nest so.
         """
