@@ -23,7 +23,7 @@ from sipml_core.cases.steps import (
 from sipml_core.cases.variants import Variant, exchanges, variants_of
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold
-from sipml_core.model import Fabric, Network, Plan, TaskGraph
+from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
 from sipml_core.scheduling import ScheduledCircuits
 
 T = TypeVar("T")
@@ -62,7 +62,7 @@ class CompiledCase:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of how the case was compiled."""
-        notes = list(self.fabric.notes)
+        notes = list(self.fabric.words.notes)
         if not self.variant.placement.converged:
             notes.append("Algorithm 1 did not converge; a fallback placement is used")
         if self.plan.exchange == "chain":
@@ -129,7 +129,8 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
 def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     """Return the variant's groups with GPUs."""
     template = reuse(group_template, variant.placement, variant.plan)
-    order = None if variant.fabric.order is None else tuple(variant.fabric.order.tolist())
+    hint = variant.fabric.hints.order
+    order = None if hint is None else tuple(hint.tolist())
     return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.server_gpus)
 
 
@@ -225,7 +226,7 @@ def _refuse_unforeseen(variant: Variant) -> None:
         raise NoSymmetryError("jitter gives every task a duration of its own")
     replanned = control is not None and control.interval_us is not None
     for component in (interconnect.scheduler, interconnect.estimator):
-        if replanned and component and not component.treats_alike:
+        if replanned and component and not isinstance(component, TreatsAlike):
             raise NoSymmetryError(
                 f"circuits are re-planned while the job runs, and {component.name!r} may treat groups "
                 "differently"

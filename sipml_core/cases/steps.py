@@ -30,6 +30,7 @@ from sipml_core.scheduling import (
     ScheduledCircuits,
     circuit_traffic,
     job_bytes,
+    refuse_control,
     refuse_unserved,
     unserved_pairs,
     with_relays,
@@ -44,6 +45,10 @@ def built_fabric(topology: Topology, cluster: Cluster) -> Fabric:
             f"topology {topology.name!r}: build returned a {type(fabric).__name__}, not a "
             "Fabric (Fabric.from_networkx makes one of a graph)"
         )
+    if fabric.gpus != cluster.gpus:
+        raise PluginError(
+            f"topology {topology.name!r} joins {fabric.gpus} GPUs, but cluster.gpus is {cluster.gpus}"
+        )
     return fabric
 
 
@@ -54,6 +59,8 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         raise ConfigError(f"topology {interconnect.label!r} has circuits and needs a scheduler")
     if not fabric.circuits and scheduler and scheduler.name != interconnect.topology.scheduler:
         raise ConfigError(f"topology {interconnect.label!r} has no circuits for {scheduler.name!r} to plan")
+    if fabric.circuits and scheduler:
+        refuse_control(scheduler, fabric.circuits)
 
 
 def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:

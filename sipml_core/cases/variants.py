@@ -47,7 +47,7 @@ def all_reduce_servers(fabric: Fabric, plan: Plan) -> list[int | None]:
 
     Two tiers are possible where whole groups fill whole servers, and more than one server.
     """
-    size = fabric.server_gpus
+    size = fabric.hints.server_gpus
     if not size or size <= plan.mp or size % plan.mp or plan.gpus % size or plan.gpus == size:
         return [None]
     return [None, size]
@@ -63,7 +63,7 @@ def variants_of(case: Case, fabric: Fabric, exchange: str, reuse: Reuse) -> list
     """
     plan, cluster = case.plan, case.interconnect.cluster
     limits = placement_limits(
-        plan.mp, plan.dp, fabric.degree, fabric.reach_hops,
+        plan.mp, plan.dp, fabric.hints.degree, fabric.hints.reach_hops,
         ring_peers=plan.ring_peers, chain=exchange == "chain",
     )  # fmt: skip
     graph = reuse(op_graph, case.job.workload, plan.local_batch, case.precision)
