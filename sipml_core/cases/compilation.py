@@ -24,7 +24,7 @@ from sipml_core.cases.steps import (
 from sipml_core.cases.variants import Variant, group_shape, offered_exchanges, variants_of
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold
-from sipml_core.model import Fabric, Network, Plan, TaskGraph
+from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
 from sipml_core.scheduling import ScheduledCircuits
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class CompiledCase:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of how the case was compiled."""
-        notes = list(self.fabric.notes)
+        notes = list(self.fabric.words.notes)
         if not self.variant.placement.converged:
             notes.append("Algorithm 1 did not converge; a fallback placement is used")
         if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
@@ -141,7 +141,7 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
 def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     """Return the variant's groups with GPUs."""
     template = reuse(group_template, variant.placement, variant.plan, variant.exchange, variant.group)
-    order = None if variant.fabric.order is None else tuple(variant.fabric.order.tolist())
+    order = None if variant.fabric.hints.order is None else tuple(variant.fabric.hints.order.tolist())
     return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers)
 
 
@@ -237,7 +237,7 @@ def _refuse_unforeseen(variant: Variant) -> None:
         raise NoSymmetryError("jitter gives every task a duration of its own")
     replanned = control is not None and control.interval_us is not None
     for component in (interconnect.scheduler, interconnect.estimator):
-        if replanned and component and not component.treats_alike:
+        if replanned and component and not isinstance(component, TreatsAlike):
             raise NoSymmetryError(
                 f"circuits are re-planned while the job runs, and {component.name!r} may treat groups "
                 "differently"

@@ -4,12 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sipml_core.cases.steps import built_fabric
 from sipml_core.errors import ConfigError
 from sipml_core.experiment import apply_overrides, read_interconnect
 from sipml_core.fields import parse_gbps
 from sipml_core.model import CircuitPlan, Cluster, TrafficMatrix
 from sipml_core.plugin import Registry
-from sipml_core.scheduling import refuse_out_of_reach
+from sipml_core.scheduling import planned, refuse_out_of_reach
 
 
 def plan_circuits(
@@ -35,8 +36,8 @@ def plan_circuits(
     except ConfigError as error:
         raise ConfigError(f"bandwidth {str(error).removeprefix('bandwidth_gbps ')}") from None
     interconnect = read_interconnect(table, "topology", cluster, registry)
-    fabric = interconnect.topology.build(cluster)
+    fabric = built_fabric(interconnect.topology, cluster)
     if fabric.circuits is None or interconnect.scheduler is None:
         raise ConfigError(f"topology {topology!r} has no circuits to plan")
     refuse_out_of_reach(fabric.circuits, traffic)
-    return interconnect.scheduler.plan(fabric.circuits, traffic, None), fabric.notes
+    return planned(interconnect.scheduler, fabric.circuits, traffic, None), fabric.words.notes

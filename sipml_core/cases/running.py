@@ -17,7 +17,7 @@ from sipml_core.cases.reuse import Reuse
 from sipml_core.engine import lower_bound_us, simulate
 from sipml_core.errors import InfeasibleError, LimitError, StalledError, TooSlowError
 from sipml_core.experiment import Experiment, Interconnect, Job
-from sipml_core.model import SILENT, CaseResult, Progress, Result
+from sipml_core.model import SILENT, CaseResult, Progress, Result, UnsharedFabric
 
 
 def cases(experiment: Experiment) -> Iterator[tuple[Job, Interconnect, list[Candidate]]]:
@@ -61,7 +61,7 @@ def simulate_case(
     TooSlowError
         It takes longer than `engine.max_time_us`, or than one iteration of `faster_than`.
     """
-    if compiled.fabric.sharing == "bound":
+    if isinstance(compiled.fabric, UnsharedFabric):
         return bound_result(compiled)
     limits_us = [compiled.case.engine.max_time_us or math.inf]
     if faster_than is not None and compiled.plan.iterations == 1:

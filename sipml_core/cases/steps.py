@@ -32,6 +32,7 @@ from sipml_core.scheduling import (
     ScheduledCircuits,
     circuit_traffic,
     job_bytes,
+    refuse_control,
     refuse_unserved,
     unserved_pairs,
     with_relays,
@@ -46,6 +47,10 @@ def built_fabric(topology: Topology, cluster: Cluster) -> Fabric:
             f"topology {topology.name!r}: build returned a {type(fabric).__name__}, not a "
             "Fabric (Fabric.from_networkx makes one of a graph)"
         )
+    if fabric.gpus != cluster.gpus:
+        raise PluginError(
+            f"topology {topology.name!r} joins {fabric.gpus} GPUs, but cluster.gpus is {cluster.gpus}"
+        )
     return fabric
 
 
@@ -56,6 +61,8 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         raise ConfigError(f"topology {interconnect.label!r} has circuits and needs a scheduler")
     if not fabric.circuits and scheduler and scheduler.name != interconnect.topology.scheduler:
         raise ConfigError(f"topology {interconnect.label!r} has no circuits for {scheduler.name!r} to plan")
+    if fabric.circuits and scheduler:
+        refuse_control(scheduler, fabric.circuits)
 
 
 def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:
@@ -81,7 +88,7 @@ def network_prices(fabric: Fabric, mp: int, dp: int, gpu_gbps: float) -> Prices:
     Pairs send equally, all groups at the same time; a link that they share divides its capacity. What
     circuits will be given to a pair is not known yet: there only the ports count.
     """
-    position = np.arange(mp * dp, dtype=np.int32) if fabric.order is None else fabric.order
+    position = np.arange(mp * dp, dtype=np.int32) if fabric.hints.order is None else fabric.hints.order
     group = position[:mp]
     src, dst = (ends.reshape(-1) for ends in np.meshgrid(group, group, indexing="ij"))
     inside = src != dst

@@ -78,8 +78,9 @@ class Scheduler(Component):
     #: Name of the estimator used where the experiment names none.
     estimator: ClassVar[str] = "window"
 
-    #: Gives GPUs that want the same the same: see `CircuitControl.folded`.
-    treats_alike: ClassVar[bool] = False
+    #: Kind of control that it can plan; one with rules of its own (`CircuitControl.check`) needs a scheduler
+    #: that plans its kind.
+    plans: ClassVar[type[CircuitControl]] = CircuitControl
 
     @abstractmethod
     def plan(
@@ -87,7 +88,9 @@ class Scheduler(Component):
     ) -> CircuitPlan:
         """Circuits for the next interval (for the whole job if `control.interval_us` is None).
 
-        Raises `ConfigError` if this scheduler cannot control such circuits.
+        `control` is of the kind that `plans` names. Every plan is checked (`control.check`), and what it
+        leaves alone and what goes dark follow from `previous` (`control.transition`), unless it says so
+        itself.
         """
 
 
@@ -119,9 +122,6 @@ class DemandForecast(Protocol):
 
 class Estimator(Component):
     """Tells a scheduler what traffic to expect in the next interval."""
-
-    #: Expects the same of circuits between which the same was sent and waits: see `CircuitControl.folded`.
-    treats_alike: ClassVar[bool] = False
 
     @abstractmethod
     def start(self, network: Network, tasks: TaskGraph) -> DemandForecast:
