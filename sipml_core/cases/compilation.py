@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 import attrs
@@ -97,11 +97,6 @@ def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
         In no variant does the plan fit the memory, the degree and the reach of the interconnect, with a
         route for each pair that must talk.
     """
-    return list(compiled_one_by_one(case, reuse))
-
-
-def compiled_one_by_one(case: Case, reuse: Reuse) -> Iterator[CompiledCase]:
-    """Yield what `compile_case` returns, each when it is asked for; it raises the same, at the end."""
     return _in_each_variant(case, reuse, compile_variant)
 
 
@@ -113,14 +108,14 @@ def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
     InfeasibleError
         As `compile_case`.
     """
-    return list(_in_each_variant(case, reuse, variant_traffic))
+    return _in_each_variant(case, reuse, variant_traffic)
 
 
-def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], T]) -> Iterator[T]:
-    """Yield what `step` makes of each variant that can run; `InfeasibleError` if none can."""
+def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], T]) -> list[T]:
+    """Return what `step` makes of each variant that can run; `InfeasibleError` if none can."""
     fabric = reuse(built_fabric, case.interconnect.topology, case.interconnect.cluster)
     check_scheduler(fabric, case.interconnect)
-    found = 0
+    found: list[T] = []
     refusals: list[InfeasibleError] = []
     gpu_gbps = case.interconnect.cluster.bandwidth_gbps
     prices = reuse(network_prices, fabric, case.plan.mp, case.plan.dp, gpu_gbps)
@@ -128,14 +123,12 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
     for exchange in offered_exchanges(case, group):
         try:
             variants = variants_of(case, fabric, exchange, group, prices, reuse)
-            for variant in variants:
-                made = step(variant, reuse)
-                found += 1
-                yield made
+            found += [step(variant, reuse) for variant in variants]
         except InfeasibleError as error:
             refusals.append(error)
     if not found:
         raise refusals[0]  # on circuits that of the chain, which is the least limited
+    return found
 
 
 def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:

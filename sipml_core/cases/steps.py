@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect
 from sipml_core.lowering import GroupTemplate, Lowering, Trees
@@ -24,6 +25,7 @@ from sipml_core.model import (
     PlacementLimits,
     Plan,
     Prices,
+    Routes,
     TaskGraph,
 )
 from sipml_core.partition import Layout, choose_splits, fixed_layout, partition
@@ -40,17 +42,19 @@ from sipml_core.scheduling import (
 
 
 def built_fabric(topology: Topology, cluster: Cluster) -> Fabric:
-    """Return the fabric of a topology; `PluginError` if what it builds is none."""
+    """Return the fabric of a topology; `PluginError` if what it builds is none, or has no routes."""
     fabric = topology.build(cluster)
     if not isinstance(fabric, Fabric):
         raise PluginError(
-            f"topology {topology.name!r}: build returned a {type(fabric).__name__}, not a "
+            f"{named(topology)}: build returned a {type(fabric).__name__}, not a "
             "Fabric (Fabric.from_networkx makes one of a graph)"
         )
     if fabric.gpus != cluster.gpus:
-        raise PluginError(
-            f"topology {topology.name!r} joins {fabric.gpus} GPUs, but cluster.gpus is {cluster.gpus}"
-        )
+        raise PluginError(f"{named(topology)} joins {fabric.gpus} GPUs, but cluster.gpus is {cluster.gpus}")
+    if cluster.gpus > 1:
+        routes = fabric.route(np.array([0]), np.array([1]))
+        if not isinstance(routes, Routes):
+            raise PluginError(f"{named(topology)}: route returned a {type(routes).__name__}, not Routes")
     return fabric
 
 

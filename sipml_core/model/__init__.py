@@ -19,7 +19,7 @@ from sipml_core.model.plan import Execution, Plan
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
-from sipml_core.model.results import CaseResult, Result
+from sipml_core.model.results import FAILED, INFEASIBLE, OK, UNFINISHED, CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
@@ -28,12 +28,16 @@ from sipml_core.model.traffic import TrafficMatrix
 
 __all__ = [
     "BARRIER",
+    "FAILED",
+    "INFEASIBLE",
     "MAX_GPUS",
     "MAX_RANK",
     "MAX_SAMPLES",
     "NO_LINK",
+    "OK",
     "PRECISIONS",
     "SILENT",
+    "UNFINISHED",
     "Axis",
     "BalancedGraph",
     "CaseResult",

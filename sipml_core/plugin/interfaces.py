@@ -46,6 +46,13 @@ class Component(ABC):
     def __init__(self, options: Any) -> None:
         self.options = options
 
+    def __eq__(self, other: object) -> bool:
+        """Components are equal by class and options."""
+        return type(self) is type(other) and self.options == other.options
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
 
 class Topology(Component):
     """An interconnect."""
@@ -150,6 +157,10 @@ class GpuModel(Component):
     def op_time_us(self, work: OpWork) -> float:
         """Time the kernel runs, launch latency not included. [us]"""
 
+    def extrapolation(self, work: OpWork) -> float:
+        """By which factor the work lies outside what this model was measured at; 1: it does not."""
+        return 1.0
+
 
 @attrs.frozen(kw_only=True)
 class Convergence:
@@ -167,13 +178,23 @@ class Workload(Component):
     #: Global batch used where the experiment names none.
     default_global_batch: ClassVar[int]
 
+    @property
+    def sample_tokens(self) -> int | None:
+        """Tokens of one sample, of a language model; None: it has none."""
+        return None
+
+    @property
+    def training_tokens(self) -> float | None:
+        """Tokens whose training time is reported where accuracy was not measured; None: no such number."""
+        return None
+
     @abstractmethod
     def graph(self, samples: int, precision: str) -> OpGraph:
         """Forward, backward and optimizer ops for a batch of `samples` on one replica."""
 
     @abstractmethod
-    def convergence(self, global_batch: int) -> Convergence:
-        """Steps to the target accuracy."""
+    def convergence(self, global_batch: int) -> Convergence | None:
+        """Steps to the target accuracy; None where nobody measured them for this model."""
 
 
 class Exchange(Component):
