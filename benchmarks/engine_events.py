@@ -2,7 +2,8 @@
 
     python benchmarks/engine_events.py [CASE ...]
 
-Each case runs in a process of its own, so that its peak memory is its own.
+Each case runs in a process of its own, so that its peak memory is its own. Times are those of the
+processor, which other processes disturb less; the time that a circuit driver takes to decide is left out.
 """
 
 from __future__ import annotations
@@ -15,8 +16,8 @@ import time
 
 import numpy as np
 
-from sipml_core.engine import simulate
-from sipml_core.model import NO_LINK, Fabric, Network, Routes, TaskGraph
+from sipml_core.engine import CircuitSettings, simulate
+from sipml_core.model import BARRIER, NO_LINK, CircuitControl, Fabric, Network, Routes, TaskGraph
 
 GPUS = 1024
 GBPS = 100.0
@@ -93,6 +94,40 @@ def ring_all_reduce(gpus=GPUS, size_bytes=100 * MIB):
     )
 
 
+def all_to_all(way=32, rounds=12, jitter=0.1, seed=0):
+    """In groups of `way` each GPU sends to all others at once, and again when it has received from all.
+
+    Sizes differ by +-`jitter`, so that nothing ends at the same time.
+    """
+    rng = np.random.default_rng(seed)
+    group, src, dst = np.meshgrid(np.arange(GPUS // way), np.arange(way), np.arange(way), indexing="ij")
+    apart = src != dst
+    src, dst = (group * way + src)[apart], (group * way + dst)[apart]
+    sends = len(src) * rounds
+    arrived = (np.arange(rounds) * GPUS)[:, None]  # barrier: GPU i has received everything of round r
+    barriers = GPUS * rounds
+    transfer = barriers + np.arange(sends).reshape(rounds, -1)
+    start, successors = edges_to_csr(
+        barriers + sends,
+        np.concatenate([transfer.ravel(), (arrived + src)[:-1].ravel()]),
+        np.concatenate([(arrived + dst).ravel(), transfer[1:].ravel()]),
+    )
+    return TaskGraph(
+        gpus=GPUS,
+        gpu=np.full(barriers, BARRIER),
+        duration_us=np.zeros(barriers),
+        priority=np.zeros(barriers + sends),
+        src=np.tile(src, rounds),
+        dst=np.tile(dst, rounds),
+        size_bytes=BYTES_PER_US * rng.uniform(1 - jitter, 1 + jitter, sends),
+        hops=np.ones(sends),
+        succ_start=start,
+        successors=successors,
+        marks=[],
+        label=[],
+    )
+
+
 def ports(src, dst):
     links = np.stack([src, GPUS + dst], axis=1)
     return Routes(links=links, latency_us=np.zeros(len(src)))
@@ -111,16 +146,36 @@ def circuits(src, dst):
     return Routes(links=(src.astype(np.int64) * GPUS + dst)[:, None], latency_us=np.zeros(len(src)))
 
 
+class Resetting:
+    """Every 10 us gives full capacity to the circuits that something waits for, half of it to the others."""
+
+    interval_us = 10.0
+
+    def __init__(self):
+        self.spent_s = 0.0
+
+    def decide(self, now_us, sent_bytes, backlog_bytes):
+        started_s = time.process_time()
+        gbps = np.where(backlog_bytes > 0, GBPS, GBPS / 2)
+        settings = CircuitSettings(gbps=gbps, carried_gbps=gbps, dark_us=np.zeros(len(gbps)))
+        self.spent_s += time.process_time() - started_s
+        return settings
+
+
+#: Route, capacities of the fixed links, driver of the circuits.
 FABRICS = {
-    "ports": (ports, np.full(2 * GPUS, GBPS)),
-    "racks": (racks, np.r_[np.full(2 * GPUS, GBPS), np.full(2 * GPUS // RACK, RACK / 2 * GBPS)]),
-    "circuits": (circuits, np.full(GPUS**2, GBPS)),
+    "ports": (ports, np.full(2 * GPUS, GBPS), None),
+    "racks": (racks, np.r_[np.full(2 * GPUS, GBPS), np.full(2 * GPUS // RACK, RACK / 2 * GBPS)], None),
+    "fifo": (circuits, np.full(GPUS**2, GBPS), None),
+    "circuits": (circuits, [], Resetting),
 }
 CASES = {
     "random-ports": (random_job, "ports", "pair"),
     "random-ports-source": (random_job, "ports", "source"),
     "random-racks": (random_job, "racks", "pair"),
+    "random-fifo": (random_job, "fifo", "pair"),
     "random-circuits": (random_job, "circuits", "pair"),
+    "all-to-all": (all_to_all, "ports", "pair"),
     "ring-all-reduce": (ring_all_reduce, "ports", "pair"),
 }
 
@@ -128,17 +183,19 @@ CASES = {
 def run(case: str) -> None:
     """Build and run one case, and print its line."""
     job, fabric, queue = CASES[case]
-    route, gbps = FABRICS[fabric]
-    started_s = time.perf_counter()
+    route, gbps, make_driver = FABRICS[fabric]
+    control = CircuitControl(gpus=GPUS, circuit_gbps=GBPS, circuits_per_gpu=GPUS) if make_driver else None
+    started_s = time.process_time()
     tasks = job()
-    network = Network.of(Fabric(gpus=GPUS, link_gbps=gbps, route=route), tasks)
-    built_s = time.perf_counter()
-    timeline = simulate(tasks, network, queue=queue)
-    ran_s = time.perf_counter() - built_s
+    network = Network.of(Fabric(gpus=GPUS, link_gbps=gbps, route=route, circuits=control), tasks)
+    driver = make_driver() if make_driver else None
+    built_s = time.process_time()
+    timeline = simulate(tasks, network, queue=queue, driver=driver)
+    ran_s = time.process_time() - built_s - (driver.spent_s if driver else 0.0)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_BYTES / 1e6
     print(
         f"{case:20} {tasks.transfers:8} transfers  built in {built_s - started_s:5.2f} s  "
-        f"run in {ran_s:6.3f} s  {timeline.events / ran_s / 1e6:6.2f} M events/s  {peak_mb:4.0f} MB  "
+        f"run in {ran_s:6.3f} s  {timeline.events / ran_s / 1e6:6.3f} M events/s  {peak_mb:4.0f} MB  "
         f"ends at {timeline.total_us:.6g} us"
     )
 

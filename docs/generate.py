@@ -16,11 +16,20 @@ from typing import Any
 
 import attrs
 
-from sipml_core.experiment import EngineTable, GpuTable, SearchTable, StrategyTable
+from sipml_core.experiment import (
+    EngineTable,
+    GpuTable,
+    SearchTable,
+    StrategyTable,
+    TopologyTable,
+    WorkloadTable,
+)
 from sipml_core.model import Cluster
 from sipml_core.plugin import (
+    AllReduce,
     Component,
     Estimator,
+    Exchange,
     GpuModel,
     Placer,
     Registry,
@@ -43,6 +52,8 @@ HOOKS: dict[str, tuple[type[Component] | None, str]] = {
     "sipml_topologies": (Topology, "plugins/sipml_elect_flat/__init__.py"),
     "sipml_schedulers": (Scheduler, "examples/third_party_scheduler/sipml_hottest_first.py"),
     "sipml_estimators": (Estimator, "docs/plugins/examples/sipml_estimators.py"),
+    "sipml_exchanges": (Exchange, "docs/plugins/examples/sipml_exchanges.py"),
+    "sipml_all_reduces": (AllReduce, "docs/plugins/examples/sipml_all_reduces.py"),
     "sipml_run_started": (None, "docs/plugins/examples/sipml_run_started.py"),
     "sipml_run_finished": (None, "docs/plugins/examples/sipml_run_finished.py"),
 }
@@ -77,28 +88,7 @@ SECTIONS: tuple[tuple[str, type[Any], str], ...] = (
 )
 
 #: Keys of [[topology]] and [[workload]] beside the options of what they name.
-OWN_KEYS = {
-    "[[topology]]": (
-        ("name", "topology, below"),
-        ("label", "what the results call it; needed if one topology appears twice"),
-        ("bandwidth_gbps", "replaces `cluster.bandwidth_gbps` for this one"),
-        (
-            "scheduler",
-            "circuit scheduler, as text or as a table with its options; left out: the topology's own",
-        ),
-        (
-            "estimator",
-            "what a scheduler is shown of the next interval, as text or as a table with its options; left "
-            "out: the scheduler's own; not used, and noted in the result, where circuits are set once",
-        ),
-    ),
-    "[[workload]]": (
-        ("name", "workload, below"),
-        ("label", "what the results call it; needed if one workload appears twice"),
-        ("strategy", "changes [strategy] for this one"),
-        ("search", "changes [search] for this one"),
-    ),
-}
+OWN_KEYS = {"[[topology]]": TopologyTable, "[[workload]]": WorkloadTable}
 
 GENERATED = "<!-- Written by docs/generate.py from the code; change that instead. -->\n"
 
@@ -205,7 +195,8 @@ def configuration_page(registry: Registry) -> str:
         role = heading.strip("[]")
         parts += [
             f"## `{heading}`",
-            "| key | meaning |\n|---|---|\n" + "\n".join(f"| `{k}` | {v} |" for k, v in own),
+            "| key | meaning |\n|---|---|\n"
+            + "\n".join(f"| `{field.name}` | {field.metadata['doc']} |" for field in attrs.fields(own)),
         ]
         parts += list(_offers(registry, role))
     for role, heading in (

@@ -96,7 +96,7 @@ def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResu
         dp=plan.dp,
         global_batch=plan.global_batch,
         scheduler=scheduler.name if scheduler and compiled.circuits else "",
-        all_reduce=compiled.variant.all_reduce,
+        all_reduce=plan.all_reduce,
         exchange=plan.exchange,
         **attrs.asdict(times),
         network_bytes=float(compiled.tasks.size_bytes.sum()) * compiled.repeats / plan.iterations,

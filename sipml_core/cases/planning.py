@@ -10,7 +10,7 @@ from sipml_core.experiment import read_interconnect
 from sipml_core.fields import parse_gbps
 from sipml_core.model import CircuitPlan, Cluster, TrafficMatrix
 from sipml_core.plugin import Registry
-from sipml_core.scheduling import refuse_out_of_reach
+from sipml_core.scheduling import planned, refuse_out_of_reach
 
 
 def plan_circuits(
@@ -34,4 +34,4 @@ def plan_circuits(
     if fabric.circuits is None or interconnect.scheduler is None:
         raise ConfigError(f"topology {interconnect.topology.name!r} has no circuits to plan")
     refuse_out_of_reach(fabric.circuits, traffic)
-    return interconnect.scheduler.plan(fabric.circuits, traffic, None), fabric.notes
+    return planned(interconnect.scheduler, fabric.circuits, traffic, None), fabric.words.notes

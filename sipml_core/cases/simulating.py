@@ -13,9 +13,9 @@ from sipml_core.cases.clock import Clock
 from sipml_core.cases.compilation import CompiledCase, compile_case
 from sipml_core.cases.culprits import blamed
 from sipml_core.cases.reuse import Reuse
-from sipml_core.engine import simulate
+from sipml_core.engine import lower_bound_us, simulate
 from sipml_core.errors import LimitError, StalledError, TooSlowError
-from sipml_core.model import SILENT, CaseResult, Progress, Timeline
+from sipml_core.model import SILENT, CaseResult, Progress, Timeline, UnsharedFabric
 from sipml_core.plugin import Component
 
 
@@ -47,6 +47,7 @@ def components(case: Case) -> tuple[Component | None, ...]:
     return (
         case.job.workload, case.job.placer, case.gpu,
         interconnect.topology, interconnect.scheduler, interconnect.estimator,
+        *case.job.exchanges, *case.job.all_reduces,
     )  # fmt: skip
 
 
@@ -63,7 +64,7 @@ def simulate_case(
     TooSlowError
         It takes longer than `engine.max_time_us`, or than one iteration of `faster_than`.
     """
-    if compiled.fabric.sharing == "bound":
+    if isinstance(compiled.fabric, UnsharedFabric):
         return SimulatedCase(row=bound_result(compiled), timeline=None)
     limits_us = [compiled.case.engine.max_time_us or math.inf]
     if faster_than is not None and compiled.plan.iterations == 1:
@@ -97,6 +98,8 @@ def fastest_variant(
     """
     best: SimulatedCase | None = None
     for number, compiled in enumerate(variants):
+        if best is not None and _cannot_beat(compiled, best.row):
+            continue
         try:
             found = simulate_case(
                 compiled, clock, progress.part(number, of=len(variants)), best.row if best else None
@@ -108,6 +111,13 @@ def fastest_variant(
     if best is None:
         raise failure
     return best
+
+
+def _cannot_beat(compiled: CompiledCase, best: CaseResult) -> bool:
+    """Return whether no run of a case can end sooner than one that is known, whatever its circuits do."""
+    if compiled.plan.iterations > 1:
+        return False
+    return lower_bound_us(compiled.tasks, compiled.network) >= best.measured_us
 
 
 def simulate_variants(case: Case, reuse: Reuse, clock: Clock, progress: Progress = SILENT) -> SimulatedCase:

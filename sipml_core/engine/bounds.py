@@ -52,9 +52,11 @@ def bounds(
     check_match(tasks, network)
     capacity = network.link_gbps * BYTES_PER_US_PER_GBPS
     capacity[network.first_circuit :] = np.inf
-    narrowest = np.where(network.pair_links >= 0, capacity[network.pair_links], np.inf).min(
-        axis=1, initial=np.inf
-    )[network.transfer_pair]
+    # What a transfer gets alone: the least of capacity / weight on its route. [transfers] [bytes/us]
+    gives = capacity[network.pair_link] / network.pair_weight
+    narrowest = np.full(len(network.pair_src), np.inf)
+    np.minimum.at(narrowest, network.entry_pair, gives)
+    narrowest = narrowest[network.transfer_pair]
     begun_us = np.zeros(tasks.nodes) if timeline is None else np.maximum(since_us - timeline.start_us, 0.0)
     node_us = np.maximum(_node_us(tasks, network, narrowest) - begun_us, 0.0)
     left_bytes = _left_bytes(tasks, narrowest, begun_us[tasks.compute_tasks :])

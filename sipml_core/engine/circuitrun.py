@@ -37,8 +37,8 @@ class CircuitSettings:
                 raise PluginError(
                     f"the circuit driver must set {name} of {circuits} circuits, got {len(values)}"
                 )
-            fine = (values >= 0) & (values < np.inf)
-            if not fine.all():
+            if len(values) and not (values.min() >= 0 and values.max() < np.inf):
+                fine = (values >= 0) & (values < np.inf)
                 bad = int(np.argmin(fine))
                 raise PluginError(
                     f"the circuit driver's {name} must be finite and not negative, "
@@ -75,7 +75,8 @@ class _PendingCapacity:
     """Circuits that get their settled capacity at one moment."""
 
     at_us: float
-    links: NDArray[np.int32]
+    #: Numbers among the circuits.
+    circuits: NDArray[np.intp]
     gbps: NDArray[np.float64]
 
 
@@ -116,7 +117,7 @@ class Circuits:
         now_us = self._session.now_us
         while self._pending and self._pending[0].at_us <= now_us:
             pending = self._pending.pop(0)
-            self._set(pending.links, pending.gbps)
+            self._set(pending.circuits, pending.gbps)
         if self._decide_at_us <= now_us:
             self._decide()
             self._instants += 1
@@ -125,38 +126,47 @@ class Circuits:
     def _decide(self) -> None:
         session = self._session
         carried_bytes = session.carried_bytes()[self._first :]
-        sent_bytes = np.maximum(carried_bytes - self._carried_bytes, 0.0)
+        sent_bytes = carried_bytes - self._carried_bytes
+        np.maximum(sent_bytes, 0.0, out=sent_bytes)
         backlog_bytes = session.backlog_bytes()[self._first :]
-        first, busy = self._instants == 0, bool(sent_bytes.any() or backlog_bytes.any())
+        first, sent = self._instants == 0, bool(sent_bytes.max(initial=0.0) > 0)
+        busy = sent or bool(backlog_bytes.max(initial=0.0) > 0)
         if not first and not busy and not session.moving:
             raise stalled(session, self.capacity_gbps)
         if (first or busy) and self._driver:
             self._carried_bytes = carried_bytes
             self.decisions += 1
             self._apply(self._driver.decide(session.now_us, sent_bytes, backlog_bytes))
-        self._count_fruitless()
+        self._count_fruitless(sent)
 
     def _apply(self, settings: CircuitSettings | None) -> None:
         if settings is None:
             return
         settings.check(len(self._carried_bytes))
-        links = np.arange(self._first, len(self.capacity_gbps), dtype=np.int32)
-        later = (settings.dark_us > 0) & (settings.gbps != settings.kept_gbps)
-        self._set(links, np.where(later, settings.kept_gbps, settings.gbps))
+        # Circuits that reach their settled capacity later, and how much later.
+        later = np.flatnonzero((settings.gbps != settings.kept_gbps) & (settings.dark_us > 0))
+        dark_us = settings.dark_us[later]
+        gbps = settings.gbps
+        if len(later):
+            gbps = gbps.copy()
+            gbps[later] = settings.kept_gbps[later]
+        changed = np.flatnonzero(gbps != self.capacity_gbps[self._first :])
+        self._set(changed, gbps[changed])
         now_us = self._session.now_us
         self._pending = [
-            _PendingCapacity(now_us + dark_us, links[same], settings.gbps[same])
-            for dark_us in np.unique(settings.dark_us[later]).tolist()
-            for same in [later & (settings.dark_us == dark_us)]
+            _PendingCapacity(now_us + span_us, same, settings.gbps[same])
+            for span_us in sorted(set(dark_us.tolist()))
+            for same in [later[dark_us == span_us]]
         ]
 
-    def _set(self, links: NDArray[np.int32], gbps: NDArray[np.float64]) -> None:
+    def _set(self, circuits: NDArray[np.intp], gbps: NDArray[np.float64]) -> None:
+        links = (circuits + self._first).astype(np.int32)
         self.capacity_gbps[links] = gbps
         self._session.set_capacity(links, gbps)
 
-    def _count_fruitless(self) -> None:
+    def _count_fruitless(self, sent: bool) -> None:
         session = self._session
-        stuck = not session.moving and session.events == self._events_before
+        stuck = not session.moving and session.events == self._events_before and not sent
         self._fruitless = self._fruitless + 1 if stuck else 0
         self._events_before = session.events
         if self._fruitless >= _FRUITLESS:

@@ -10,7 +10,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parents[2]))
 
 from cffi_build import Extension
 
-EXTENSION = Extension(module="sipml_core.engine._engine", package="sipml_core/engine", header="engine.h")
+EXTENSION = Extension(module="sipml_core.engine._engine", package="sipml_core/engine", header="csrc/engine.h")
 
 ffibuilder = EXTENSION.builder()
 

@@ -75,7 +75,9 @@ def _network(network: Network) -> tuple[Any, list[Any]]:
     fields: Fields = {
         "pair_src": (network.pair_src, "int32_t[]"),
         "pair_dst": (network.pair_dst, "int32_t[]"),
-        "pair_links": (network.pair_links, "int32_t[]"),
+        "pair_start": (network.pair_start, "int64_t[]"),
+        "pair_link": (network.pair_link, "int32_t[]"),
+        "pair_weight": (network.pair_weight, "double[]"),
         "pair_latency_us": (network.pair_latency_us, "double[]"),
         "transfer_pair": (network.transfer_pair, "int32_t[]"),
         "link_gbps": (network.link_gbps, "double[]"),
@@ -84,7 +86,6 @@ def _network(network: Network) -> tuple[Any, list[Any]]:
         "pairs": len(network.pair_src),
         "links": len(network.link_gbps),
         "first_circuit": network.first_circuit,
-        "width": network.pair_links.shape[1],
     }
     return _struct("engine_network *", counts, fields)
 
@@ -161,6 +162,13 @@ class KernelSession:
                 self._ffi.from_buffer("double[]", gbps),
             )
         )
+
+    def watch(self) -> None:
+        """Check the rates after every change from now on: slow, for tests.
+
+        `run` and `set_capacity` raise `SipmlError` once rates are not max-min fair.
+        """
+        _check(self._lib.engine_watch(self._run))
 
     def active(self) -> ActiveTransfers:
         transfer = np.empty(len(self.network.pair_src), dtype=np.int32)

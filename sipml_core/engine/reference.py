@@ -16,23 +16,31 @@ from numpy.typing import NDArray
 
 from sipml_core.engine.session import SAME_TIME, ActiveTransfers, State, check_capacity, check_match
 from sipml_core.fields import BYTES_PER_US_PER_GBPS
-from sipml_core.model import BARRIER, NO_LINK, Network, TaskGraph, Timeline
+from sipml_core.model import BARRIER, Network, TaskGraph, Timeline
 
 #: A new rate this close to the old one, relatively, changes nothing.
 _UNCHANGED = 1e-12
 
 
 def max_min_rates(
-    routes: Mapping[int, Sequence[int]], capacity: Sequence[float] | NDArray[np.float64]
+    routes: Mapping[int, Mapping[int, float]], capacity: Sequence[float] | NDArray[np.float64]
 ) -> dict[int, float]:
     """Max-min fair rates by progressive filling.
 
     Parameters
     ----------
     routes
-        Links that each flow crosses.
+        Links that each flow crosses, and its weights there: a flow of rate x takes weight * x.
     capacity
         Of each link; the rates are in the same unit.
+
+    Examples
+    --------
+    Flow 0 sends half of its bytes over each of links 0 and 1, flow 1 all over link 1, of 10 each. Link 1 is
+    full where 0.5 x + x = 10:
+
+    >>> max_min_rates({0: {0: 0.5, 1: 0.5}, 1: {1: 1.0}}, [10.0, 15.0])
+    {0: 10.0, 1: 10.0}
 
     References
     ----------
@@ -42,16 +50,27 @@ def max_min_rates(
     open_flows = dict(routes)
     rates: dict[int, float] = {}
     while open_flows:
-        crossings: dict[int, int] = {}
+        weights: dict[int, float] = {}
         for route in open_flows.values():
-            for link in route:
-                crossings[link] = crossings.get(link, 0) + 1
-        level, narrowest = min((spare[link] / count, link) for link, count in crossings.items())
+            for link, weight in route.items():
+                weights[link] = weights.get(link, 0.0) + weight
+        level, narrowest = min((spare[link] / weight, link) for link, weight in weights.items())
         for flow in [f for f, route in open_flows.items() if narrowest in route]:
             rates[flow] = level
-            for link in open_flows.pop(flow):
-                spare[link] = max(spare[link] - level, 0.0)
+            for link, weight in open_flows.pop(flow).items():
+                spare[link] = max(spare[link] - weight * level, 0.0)
     return rates
+
+
+def _routes(network: Network) -> list[dict[int, float]]:
+    """Weight of each pair on each link of its route. [pairs]"""
+    routes: list[dict[int, float]] = [{} for _ in range(len(network.pair_src))]
+    entries = zip(
+        network.entry_pair.tolist(), network.pair_link.tolist(), network.pair_weight.tolist(), strict=True
+    )
+    for pair, link, weight in entries:
+        routes[pair][link] = routes[pair].get(link, 0.0) + weight
+    return routes
 
 
 @attrs.define
@@ -78,7 +97,7 @@ class ReferenceSession:
         check_match(tasks, network)
         self.tasks, self.network = tasks, network
         self._by_source = queue == "source"
-        self._routes = [[link for link in row if link != NO_LINK] for row in network.pair_links.tolist()]
+        self._routes = _routes(network)
         self._capacity = [gbps * BYTES_PER_US_PER_GBPS for gbps in network.link_gbps.tolist()]
         self._waits = np.bincount(tasks.successors, minlength=tasks.nodes).astype(np.int32)
         self.start_us = np.full(tasks.nodes, np.nan)
@@ -164,8 +183,8 @@ class ReferenceSession:
             self._time[self._doing(gpu)][gpu] += span_us
         busy = set()
         for flow in self._flows.values():
-            for link in self._route(flow.transfer):
-                self._link_bytes[link] += flow.rate * span_us
+            for link, weight in self._route(flow.transfer).items():
+                self._link_bytes[link] += weight * flow.rate * span_us
                 if flow.rate > 0:
                     busy.add(link)
         for link in busy:
@@ -184,8 +203,8 @@ class ReferenceSession:
         first = self.network.first_circuit
         return any(link >= first and self._capacity[link] <= 0 for link in self._route(transfer))
 
-    def _route(self, transfer: int) -> list[int]:
-        return self._routes[self.network.transfer_pair[transfer]]
+    def _route(self, transfer: int) -> dict[int, float]:
+        return self._routes[int(self.network.transfer_pair[transfer])]
 
     def _ends_of(self, transfer: int) -> tuple[int, int]:
         return int(self.tasks.src[transfer]), int(self.tasks.dst[transfer])
@@ -308,8 +327,8 @@ class ReferenceSession:
         return backlog
 
     def _add(self, per_link: NDArray[np.float64], transfer: int, size_bytes: float) -> None:
-        for link in self._route(transfer):
-            per_link[link] += size_bytes
+        for link, weight in self._route(transfer).items():
+            per_link[link] += weight * size_bytes
 
     def waits(self) -> NDArray[np.int32]:
         return self._waits.copy()

@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
-from sipml_core.model import NO_LINK, Network, TaskGraph, Timeline
+from sipml_core.model import Network, TaskGraph, Timeline
 
 #: Events within this of the earliest, relatively, happen together.
 SAME_TIME = 1e-12
@@ -90,7 +90,8 @@ def check_match(tasks: TaskGraph, network: Network) -> None:
             f"the network was made for {network.gpus} GPUs and {len(network.transfer_pair)} transfers, "
             f"the tasks have {tasks.gpus} and {tasks.transfers}"
         )
-    lengths_match = len(network.pair_dst) == len(network.pair_latency_us) == len(network.pair_links) == pairs
+    lengths_match = len(network.pair_dst) == len(network.pair_latency_us) == pairs
+    lengths_match &= len(network.pair_start) == pairs + 1
     if not lengths_match or not 0 <= network.first_circuit <= links:
         raise SipmlError("Network: the arrays over pairs differ in length, or first_circuit is no link")
     inside = (network.transfer_pair >= 0) & (network.transfer_pair < pairs)
@@ -102,10 +103,15 @@ def check_match(tasks: TaskGraph, network: Network) -> None:
         ).any()
     ):
         raise SipmlError("Network.transfer_pair does not give each transfer the pair of its ends")
-    if (network.pair_links < NO_LINK).any() or (network.pair_links >= links).any():
-        raise SipmlError(f"Network.pair_links must be from {NO_LINK} to {links - 1}")
-    if (network.pair_links == NO_LINK).all(axis=1).any():
-        raise SipmlError("Network.pair_links: every pair must cross at least one link")
+    start, entries = network.pair_start, len(network.pair_link)
+    if start[0] != 0 or start[-1] != entries or entries != len(network.pair_weight):
+        raise SipmlError(f"Network.pair_start must go from 0 to {entries}, with one weight for each entry")
+    if (np.diff(start) <= 0).any():
+        raise SipmlError("Network.pair_start: every pair must cross at least one link")
+    if entries and not 0 <= network.pair_link.min() <= network.pair_link.max() < links:
+        raise SipmlError(f"Network.pair_link must be from 0 to {links - 1}")
+    if not (np.isfinite(network.pair_weight) & (network.pair_weight > 0)).all():
+        raise SipmlError("Network.pair_weight must be positive and finite")
 
 
 def check_capacity(gbps: NDArray[np.float64]) -> None:

@@ -6,7 +6,7 @@ import numpy as np
 
 from sipml_core.engine.session import Session
 from sipml_core.errors import StalledError
-from sipml_core.model import NO_LINK, Network
+from sipml_core.model import Network
 
 #: Blocked tasks that a message names.
 _NAMED = 5
@@ -37,12 +37,13 @@ def _waiting_transfers(session: Session, capacity_gbps: np.ndarray) -> list[str]
     waits = np.isfinite(session.start_us[first:]) & np.isnan(session.end_us[first:])
     blocked, behind = [], []
     for transfer in np.flatnonzero(waits).tolist():
-        row = network.pair_links[network.transfer_pair[transfer]]
-        dead = [link for link in row[row != NO_LINK].tolist() if capacity_gbps[link] <= 0]
+        pair = network.transfer_pair[transfer]
+        links = network.pair_link[network.pair_start[pair] : network.pair_start[pair + 1]]
+        dead = [link for link in links.tolist() if capacity_gbps[link] <= 0]
         name = tasks.node_name(first + transfer)
         if dead:
-            links = ", ".join(_link_name(network, link) for link in dead)
-            blocked.append(f"{name} waits on {links} at 0 Gbps, which no decision changes")
+            named = ", ".join(_link_name(network, link) for link in dead)
+            blocked.append(f"{name} waits on {named} at 0 Gbps, which no decision changes")
         else:
             behind.append(f"{name} waits behind another transfer of GPU {tasks.src[transfer]}")
     return blocked + behind

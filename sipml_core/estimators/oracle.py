@@ -6,18 +6,17 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.model import Network, TaskGraph, Timeline
+from sipml_core.model import Network, TaskGraph, Timeline, TreatsAlike
 from sipml_core.plugin import DemandForecast, Estimator
 
 Bytes = NDArray[np.float64]
 
 
-class Oracle(Estimator):
+class Oracle(TreatsAlike, Estimator):
     """The job's own schedule, taken from a run in which circuits are no limit."""
 
     name = "oracle"
     summary = "what becomes ready in the next interval, known from a run without circuits, and the backlog"
-    treats_alike = True
 
     def start(self, network: Network, tasks: TaskGraph) -> DemandForecast:
         """See `Estimator.start`."""
@@ -107,7 +106,8 @@ class Schedule:
         transfer, column = np.nonzero(links >= network.first_circuit)
         ready_us = timeline.start_us[tasks.compute_tasks + transfer]
         order = np.argsort(ready_us, kind="stable")
-        ready_us, size_bytes = ready_us[order], tasks.size_bytes[transfer[order]]
+        weight = network.pair_weights[network.transfer_pair[transfer], column]
+        ready_us, size_bytes = ready_us[order], (tasks.size_bytes[transfer] * weight)[order]
         last = np.flatnonzero(np.diff(ready_us, append=np.inf) > SAME_TIME * ready_us)
         return cls(
             circuit=links[transfer, column][order].astype(np.int64) - network.first_circuit,

@@ -12,6 +12,8 @@ from sipml_core.experiment.model import (
     Job,
     SearchTable,
     StrategyTable,
+    TopologyTable,
+    WorkloadTable,
     divisors,
 )
 from sipml_core.experiment.opening import open_experiment
@@ -28,6 +30,8 @@ __all__ = [
     "Job",
     "SearchTable",
     "StrategyTable",
+    "TopologyTable",
+    "WorkloadTable",
     "apply_overrides",
     "apply_values",
     "components_of",

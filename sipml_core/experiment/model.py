@@ -2,12 +2,16 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import attrs
 
+from sipml_core.collectives import ALL_REDUCES, EXCHANGES
 from sipml_core.errors import ConfigError
 from sipml_core.fields import between, each, one_of, option, parse_us, positive
 from sipml_core.model import MAX_GPUS, MAX_SAMPLES, PRECISIONS, Cluster, Execution, Plan
-from sipml_core.plugin import Estimator, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin import AllReduce, Estimator, Exchange, GpuModel, Placer, Scheduler, Topology, Workload
 
 #: The largest integer of a TOML file, and of the engine.
 MAX_SEED = 2**63 - 1
@@ -41,6 +45,42 @@ class StrategyTable(Execution):
         doc='how ops are cut: by cost ("auto"), along samples, or as tensor parallelism does, which '
         'divides what is between two all-reduces ("tensor") or repeats it on every GPU ("megatron")',
     )  # fmt: skip
+
+
+@attrs.frozen(kw_only=True)
+class ComponentTable:
+    """A table that names a component of a plugin, beside the options of that component."""
+
+    name: str = option(doc="see `plugins`")
+
+
+@attrs.frozen(kw_only=True)
+class TopologyTable:
+    """[[topology]], beside the options of the topology it names."""
+
+    name: str = option(doc="topology, below")
+    label: str | None = option(None, doc="what the results call it; needed if one topology appears twice")
+    bandwidth_gbps: float | str | None = option(
+        None, doc="replaces `cluster.bandwidth_gbps` for this one", unit="Gbps"
+    )
+    scheduler: str | Mapping[str, Any] | None = option(
+        None, doc="circuit scheduler, as text or as a table with its options; left out: the topology's own"
+    )
+    estimator: str | Mapping[str, Any] | None = option(
+        None,
+        doc="what a scheduler is shown of the next interval, as text or as a table with its options; left "
+        "out: the scheduler's own; not used, and noted in the result, where circuits are set once",
+    )
+
+
+@attrs.frozen(kw_only=True)
+class WorkloadTable:
+    """[[workload]], beside the options of the workload it names."""
+
+    name: str = option(doc="workload, below")
+    label: str | None = option(None, doc="what the results call it; needed if one workload appears twice")
+    strategy: Mapping[str, Any] = option({}, doc="changes [strategy] for this one")
+    search: Mapping[str, Any] = option({}, doc="changes [search] for this one")
 
 
 @attrs.frozen(kw_only=True)
@@ -102,6 +142,11 @@ class Job:
     search: SearchTable = attrs.Factory(SearchTable)
     #: Placers that `search` tries; none: `placer` alone.
     placers: tuple[Placer, ...] = ()
+    #: Exchanges inside groups, and all-reduces over replicas, to choose from.
+    exchanges: tuple[Exchange, ...] = attrs.Factory(lambda: tuple(cls(cls.Options()) for cls in EXCHANGES))
+    all_reduces: tuple[AllReduce, ...] = attrs.Factory(
+        lambda: tuple(cls(cls.Options()) for cls in ALL_REDUCES)
+    )
 
     def plan(self, gpus: int, mp: int | None = None, global_batch: int | None = None) -> Plan:
         """The strategy on `gpus` GPUs; `mp` and `global_batch` override the table's.

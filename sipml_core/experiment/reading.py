@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -13,6 +13,7 @@ from sipml_core.errors import ConfigError, shown, unknown
 from sipml_core.experiment.model import (
     MAX_LABEL,
     MAX_SEED,
+    ComponentTable,
     EngineTable,
     Experiment,
     GpuTable,
@@ -20,6 +21,8 @@ from sipml_core.experiment.model import (
     Job,
     SearchTable,
     StrategyTable,
+    TopologyTable,
+    WorkloadTable,
 )
 from sipml_core.experiment.structure import keys, refuse_unknown_keys, structure
 from sipml_core.fields import FileText, absolute_paths, between, option, read_toml
@@ -28,11 +31,6 @@ from sipml_core.plugin import Component, Estimator, GpuModel, Placer, Registry, 
 
 #: Sections that a key may be looked for in, whichever it was put in.
 _SECTIONS = {"cluster": Cluster, "engine": EngineTable, "strategy": StrategyTable, "search": SearchTable}
-
-#: Keys of a table that names a component which are none of its options.
-_OF_GPU = ("precision",)
-_OF_WORKLOAD = ("label", "strategy", "search")
-_OF_TOPOLOGY = ("label", "bandwidth_gbps", "scheduler", "estimator")
 
 
 @attrs.frozen(kw_only=True)
@@ -80,7 +78,7 @@ def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment
     cluster = structure(top.cluster, Cluster, "cluster", _SECTIONS)
     gpu_table = tables.get("gpu", {})
     head = structure({key: gpu_table[key] for key in keys(GpuTable) if key in gpu_table}, GpuTable, "gpu")
-    gpu: GpuModel = _component("gpu", gpu_table, "gpu", registry, _OF_GPU, default=head.name)
+    gpu: GpuModel = _component("gpu", gpu_table, "gpu", registry, GpuTable)
     interconnects = tuple(
         read_interconnect(table, path, cluster, registry) for path, table in _list(top.topology, "topology")
     )
@@ -101,7 +99,7 @@ def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment
 
 def read_interconnect(table: dict[str, Any], path: str, cluster: Cluster, registry: Registry) -> Interconnect:
     """Return what one [[topology]] table describes; errors begin with `path`."""
-    topology: Topology = _component("topology", table, path, registry, _OF_TOPOLOGY)
+    topology: Topology = _component("topology", table, path, registry, TopologyTable)
     scheduler: Scheduler | None = _optional(
         "scheduler", table.get("scheduler", topology.scheduler), path, registry
     )
@@ -126,13 +124,14 @@ def _with_bandwidth(cluster: Cluster, table: Mapping[str, Any], path: str) -> Cl
 
 def _job(table: dict[str, Any], path: str, top: _Sections, cluster: Cluster, registry: Registry) -> Job:
     """What one [[workload]] table describes, with [strategy] and [search] as its defaults."""
-    workload: Workload = _component("workload", table, path, registry, _OF_WORKLOAD)
+    workload: Workload = _component("workload", table, path, registry, WorkloadTable)
     strategy, at_strategy = _merged("strategy", top.strategy, table, path)
     search, at_search = _merged("search", top.search, table, path)
     placer: Placer = _component(
         "placer", strategy.pop("placer", "algorithm1"), f"{at_strategy}.placer", registry
     )
     placers = _placers(search.pop("placers", []), f"{at_search}.placers", registry)
+    choices = _choices(strategy, at_strategy, registry)
     job = Job(
         label=_label(table, workload.name, path),
         workload=workload,
@@ -140,6 +139,7 @@ def _job(table: dict[str, Any], path: str, top: _Sections, cluster: Cluster, reg
         placer=placer,
         search=structure(search, SearchTable, at_search, _SECTIONS),
         placers=placers,
+        **choices,
     )
     if not job.searched:
         try:
@@ -165,20 +165,30 @@ def _placers(named: Any, path: str, registry: Registry) -> tuple[Placer, ...]:
     return tuple(_component("placer", name, f"{path}[{i}]", registry) for i, name in enumerate(named))
 
 
+def _choices(strategy: dict[str, Any], path: str, registry: Registry) -> dict[str, tuple[Any, ...]]:
+    """Return what a job may choose exchanges and all-reduces from: all that are installed, or the one named.
+
+    In the table its name is left.
+    """
+    chosen: dict[str, tuple[Any, ...]] = {}
+    for role, field in (("exchange", "exchanges"), ("all_reduce", "all_reduces")):
+        named = strategy.get(role, "auto")
+        installed = registry.entries[role]
+        if named != "auto":
+            component = _component(role, named, f"{path}.{role}", registry)
+            strategy[role], chosen[field] = component.name, (component,)
+        elif installed:
+            chosen[field] = tuple(_component(role, name, f"{path}.{role}", registry) for name in installed)
+    return chosen
+
+
 def _optional(role: str, table: Any, path: str, registry: Registry) -> Any:
     """The component under the key called as its role, or None where nobody names one."""
     return None if table is None else _component(role, table, f"{path}.{role}", registry)
 
 
-def _component(
-    role: str,
-    table: Any,
-    path: str,
-    registry: Registry,
-    reserved: Iterable[str] = (),
-    default: str | None = None,
-) -> Any:
-    """Return the component that a table's `name` says, made with the other keys as its options.
+def _component(role: str, table: Any, path: str, registry: Registry, own: type[Any] = ComponentTable) -> Any:
+    """Return the component that a table's `name` says, made with the keys that are not of `own` as options.
 
     A text is a table with only a name. Names of files in the table become absolute, in the table too.
     """
@@ -186,11 +196,15 @@ def _component(
         table = {"name": table}
     if not isinstance(table, dict):
         raise ConfigError(f"{path} must be a table with a name, got {shown(table)}")
-    component = _named(role, table.get("name", default), path, registry)
-    refuse_unknown_keys(table, path, [*keys(component.Options), "name", *reserved])
+    component = _named(role, {**_defaults(own), **table}.get("name"), path, registry)
+    refuse_unknown_keys(table, path, [*keys(component.Options), *keys(own)])
     table.update(absolute_paths(table, component.Options, path))
-    options = {key: value for key, value in table.items() if key not in ("name", *reserved)}
+    options = {key: value for key, value in table.items() if key not in keys(own)}
     return component(structure(options, component.Options, path))
+
+
+def _defaults(model: type[Any]) -> dict[str, Any]:
+    return {field.name: field.default for field in attrs.fields(model) if field.default is not attrs.NOTHING}
 
 
 def _named(role: str, name: Any, path: str, registry: Registry) -> type[Component]:

@@ -19,6 +19,7 @@ from sipml_core.lowering.joblowering import Lowering
 from sipml_core.model import (
     NO_LINK,
     CircuitControl,
+    FoldableControl,
     Network,
     PairIndex,
     TaskBuilder,
@@ -160,7 +161,7 @@ def _part_of(control: CircuitControl | None, lowering: Lowering, step: int) -> C
     gpu_at = lowering.gpu_of.reshape(-1)
     image = np.empty_like(gpu_at)
     image[gpu_at] = np.roll(gpu_at, -step * lowering.period * lowering.plan.mp)
-    part = control.folded(image)
+    part = control.folded(image) if isinstance(control, FoldableControl) else None
     if part is None:
         raise NoSymmetryError(
             "re-planned circuits can differ between groups: no part of the network stands for all"
@@ -212,6 +213,9 @@ class _Orbits:
 
         # Where the shift takes each link. [links]
         image = _images(network.pair_links[rows], step, len(network.link_gbps), groups)
+        weights = network.pair_weights[rows]
+        if (weights != np.roll(weights, -step, axis=0)).any():
+            raise NoSymmetryError(f"routes differ in weights between {groups}")
         circuit = np.arange(len(image)) >= network.first_circuit
         if (capacity_gbps[image] != capacity_gbps).any() or (circuit[image] != circuit).any():
             kind = "circuits" if circuit.any() else "links"
@@ -323,11 +327,12 @@ def _folded(
         control=control,
         gpus=lowering.gpu_of[:groups].reshape(-1),
         tasks=attrs.evolve(tasks, dst=dst[order][transfer_pair]),
-        network=Network(
+        network=Network.of_matrix(
             gpus=tasks.gpus,
             pair_src=src[order],
             pair_dst=dst[order],
             pair_links=np.where(links == NO_LINK, NO_LINK, orbits.of_link[links]),
+            pair_weights=network.pair_weights[row],
             pair_latency_us=network.pair_latency_us[row],
             transfer_pair=transfer_pair,
             link_gbps=network.link_gbps[orbits.first] * orbits.share,

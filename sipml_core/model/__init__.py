@@ -4,10 +4,13 @@ In: arrays and numbers. Out: frozen values that check themselves; nothing here r
 Imports only `fields` and `errors`.
 """
 
+from sipml_core.model.advanced import FoldableControl, TreatsAlike, UnsharedFabric
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
-from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows
+from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.groupshape import GroupShape, ReplicaShape
+from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.network import Network, check_routes
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
 from sipml_core.model.opwork import OpWork, op_work
@@ -43,6 +46,10 @@ __all__ = [
     "Cluster",
     "Execution",
     "Fabric",
+    "FabricHints",
+    "FabricWords",
+    "FoldableControl",
+    "GroupShape",
     "Network",
     "Nodes",
     "Op",
@@ -58,6 +65,7 @@ __all__ = [
     "Precision",
     "Prices",
     "Progress",
+    "ReplicaShape",
     "Result",
     "Role",
     "Routes",
@@ -67,7 +75,10 @@ __all__ = [
     "Tensor",
     "Timeline",
     "TrafficMatrix",
+    "TreatsAlike",
+    "UnsharedFabric",
     "at_rows",
+    "check_form",
     "check_routes",
     "op_work",
     "precision",

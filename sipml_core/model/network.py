@@ -2,6 +2,9 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+from typing import Any
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -9,19 +12,28 @@ from numpy.typing import NDArray
 from sipml_core.errors import InfeasibleError
 from sipml_core.fields import float64_vector, int32_matrix, int32_vector, int64_vector
 from sipml_core.model.fabric import Fabric
-from sipml_core.model.routes import MAX_ROUTE_LINKS, NO_LINK, Routes
+from sipml_core.model.routes import NO_LINK, Routes, padded
 from sipml_core.model.taskgraph import TaskGraph
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Network:
-    """The engine's view. Pairs are sorted by (src, dst); circuit links come after the fixed ones."""
+    """The engine's view. Pairs are sorted by (src, dst); circuit links come after the fixed ones.
+
+    The entries ``pair_start[p]`` to ``pair_start[p + 1] - 1`` say what pair p crosses: a transfer of rate x
+    takes ``pair_weight * x`` of the link ``pair_link``. A link that a pair has more than once counts with
+    the sum of its weights.
+    """
 
     gpus: int
     pair_src: NDArray[np.int32] = attrs.field(converter=int32_vector)
     pair_dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
-    #: Dense link index, padded with NO_LINK. [pairs, width]
-    pair_links: NDArray[np.int32] = attrs.field(converter=int32_matrix)
+    #: First entry of each pair, and the number of entries. [pairs + 1]
+    pair_start: NDArray[np.int64] = attrs.field(converter=int64_vector)
+    #: Dense link index. [entries]
+    pair_link: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    #: [entries]
+    pair_weight: NDArray[np.float64] = attrs.field(converter=float64_vector)
     pair_latency_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Pair of each transfer. [transfers]
     transfer_pair: NDArray[np.int32] = attrs.field(converter=int32_vector)
@@ -50,16 +62,18 @@ class Network:
         dst = (pairs % tasks.gpus).astype(np.int32)
         routes = fabric.route(src, dst)
         check_routes(fabric, src, dst, routes)
-        used = routes.links != NO_LINK
-        link_id = np.unique(routes.links[used])
-        dense = np.where(used, np.searchsorted(link_id, routes.links), NO_LINK)
+        routes = routes.flat()
+        link_id = np.sort(routes.links)
+        link_id = link_id[np.diff(link_id, prepend=-1) > 0]
         first_circuit = int(np.searchsorted(link_id, fabric.fixed_links))
         circuit_src, circuit_dst = fabric.circuit_pair(link_id[first_circuit:])
         return cls(
             gpus=tasks.gpus,
             pair_src=src,
             pair_dst=dst,
-            pair_links=dense,
+            pair_start=routes.start,
+            pair_link=np.searchsorted(link_id, routes.links),
+            pair_weight=routes.weight,
             pair_latency_us=routes.latency_us,
             transfer_pair=transfer_pair.reshape(-1),
             link_gbps=np.r_[fabric.link_gbps[link_id[:first_circuit]], np.zeros(len(circuit_src))],
@@ -69,26 +83,64 @@ class Network:
             circuit_dst=circuit_dst,
         )
 
+    @classmethod
+    def of_matrix(
+        cls,
+        *,
+        pair_links: NDArray[np.int32],
+        pair_weights: NDArray[np.float64] | None = None,
+        **others: Any,
+    ) -> Network:
+        """A network from matrices [pairs, width]: links padded with NO_LINK, and their weights (None: 1)."""
+        links = int32_matrix(pair_links)
+        used = links != NO_LINK
+        weights = np.ones(links.shape) if pair_weights is None else pair_weights
+        return cls(
+            pair_start=np.concatenate([[0], np.cumsum(used.sum(axis=1))]),
+            pair_link=links[used],
+            pair_weight=weights[used],
+            **others,
+        )
+
+    @property
+    def pair_links(self) -> NDArray[np.int32]:
+        """The links of each pair, padded with NO_LINK. [pairs, width]"""
+        return padded(self.pair_start, self.pair_link, NO_LINK)
+
+    @property
+    def pair_weights(self) -> NDArray[np.float64]:
+        """Weights of `pair_links`, padded with 0. [pairs, width]"""
+        return padded(self.pair_start, self.pair_weight, 0.0)
+
+    @cached_property
+    def entry_pair(self) -> NDArray[np.int64]:
+        """Pair of each entry. [entries]"""
+        return np.repeat(np.arange(len(self.pair_src)), np.diff(self.pair_start))
+
+    def link_sum(self, per_pair: NDArray[np.float64]) -> NDArray[np.float64]:
+        """What the links carry where each pair sends this much: bytes, or a rate. [links]"""
+        on_entry = per_pair[self.entry_pair] * self.pair_weight
+        return np.asarray(
+            np.bincount(self.pair_link, weights=on_entry, minlength=len(self.link_gbps)), np.float64
+        )
+
     def link_bytes(self, transfer_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
-        """Return what transfers of these sizes send over each link. [transfers] -> [links] [bytes]"""
+        """What the links carry where each transfer sends this much. [links]"""
         pair_bytes = np.bincount(self.transfer_pair, weights=transfer_bytes, minlength=len(self.pair_src))
-        total = np.zeros(len(self.link_gbps))
-        for column in self.pair_links.T:
-            used = column != NO_LINK
-            np.add.at(total, column[used], pair_bytes[used])
-        return total
+        return self.link_sum(np.asarray(pair_bytes, np.float64))
 
 
 def check_routes(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32], routes: Routes) -> None:
-    """Refuse routes that are missing, too long, or cross links the fabric does not have."""
-    rows, width = routes.links.shape
-    if rows != len(src) or len(routes.latency_us) != len(src) or width > MAX_ROUTE_LINKS:
+    """Refuse routes that are missing, cross links the fabric does not have, or jump from link to link."""
+    if routes.pairs != len(src) or len(routes.latency_us) != len(src):
         raise InfeasibleError(
-            "the topology must return one route of at most "
-            f"{MAX_ROUTE_LINKS} links for each of {len(src)} pairs, "
-            f"got shape {routes.links.shape} and {len(routes.latency_us)} latencies"
+            f"the topology must return one route for each of {len(src)} pairs, "
+            f"got {routes.pairs} routes and {len(routes.latency_us)} latencies"
         )
-    missing = (routes.links == NO_LINK).all(axis=1)
+    flat = routes.flat()
+    assert flat.start is not None
+    assert flat.weight is not None
+    missing = np.diff(flat.start) == 0
     if missing.any():
         k = int(np.flatnonzero(missing)[0])
         raise InfeasibleError(
@@ -96,9 +148,54 @@ def check_routes(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32],
             f"({int(missing.sum())} of {len(src)} pairs have none)"
         )
     last = fabric.fixed_links + (fabric.gpus**2 if fabric.circuits else 0)
-    bad = (routes.links < NO_LINK) | (routes.links >= last)
-    if bad.any():
-        k = int(np.flatnonzero(bad.any(axis=1))[0])
-        raise InfeasibleError(f"the route from GPU {src[k]} to GPU {dst[k]} crosses a link the fabric lacks")
+    _refuse((flat.links < 0) | (flat.links >= last), flat.start, src, dst, "crosses a link the fabric lacks")
+    _refuse(
+        ~(np.isfinite(flat.weight) & (flat.weight > 0)),
+        flat.start,
+        src,
+        dst,
+        "has a link whose weight is not positive",
+    )
+    _refuse_jumps(fabric, src, dst, flat)
     if len(src) and not (np.isfinite(routes.latency_us).all() and routes.latency_us.min() >= 0):
         raise InfeasibleError("route latencies must be finite and not negative")
+
+
+def _refuse(
+    bad: NDArray[np.bool_],
+    start: NDArray[np.int64],
+    src: NDArray[np.int32],
+    dst: NDArray[np.int32],
+    what: str,
+) -> None:
+    """Name the first pair that has a bad entry, if there is one."""
+    if bad.any():
+        k = int(np.searchsorted(start, np.flatnonzero(bad)[0], side="right")) - 1
+        raise InfeasibleError(f"the route from GPU {src[k]} to GPU {dst[k]} {what}")
+
+
+def _refuse_jumps(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32], flat: Routes) -> None:
+    """Refuse routes whose links do not lead from the source to the destination, where ends are known.
+
+    Every node has a height, drawn at random. Links that lead from src to dst, over one path or several,
+    climb from the height of src to that of dst, whatever lies between; others do not, but by a chance of
+    one in 2^30.
+    """
+    ends = fabric.link_ends(flat.links)
+    if ends is None or not len(src):
+        return
+    assert flat.start is not None
+    assert flat.weight is not None
+    tail, head = ends
+    nodes = 1 + max(int(tail.max()), int(head.max()), fabric.gpus - 1)
+    height = np.random.default_rng(0).random(nodes)
+    climbs = np.add.reduceat(flat.weight * (height[head] - height[tail]), flat.start[:-1])
+    wrong = np.abs(climbs - (height[dst] - height[src])) > 1e-9
+    if wrong.any():
+        k = int(np.flatnonzero(wrong)[0])
+        crossed = flat.links[flat.start[k] : flat.start[k + 1]]
+        named = ", ".join(fabric.link_name(int(link)) for link in crossed[:6])
+        raise InfeasibleError(
+            f"the links of the route from GPU {src[k]} to GPU {dst[k]} do not lead there: {named}"
+            f"{', ...' * (len(crossed) > 6)}"
+        )

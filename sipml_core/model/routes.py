@@ -2,14 +2,14 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import float64_vector, int64_matrix
-
-#: Links on one route, at most.
-MAX_ROUTE_LINKS = 8
+from sipml_core.errors import ConfigError
+from sipml_core.fields import float64_vector, int64_matrix, int64_vector
 
 #: No link in this column of a route table.
 NO_LINK = -1
@@ -17,11 +17,89 @@ NO_LINK = -1
 PairArray = NDArray[np.int32]
 
 
+def _int64_links(value: Any) -> NDArray[np.int64]:
+    """Converter of `Routes.links`: a vector or a matrix."""
+    return int64_vector(value) if np.ndim(value) == 1 else int64_matrix(value)
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class Routes:
-    """What pairs cross on their way. Row i belongs to the i-th pair asked for."""
+    """What pairs cross on their way. Row i belongs to the i-th pair asked for.
 
-    #: Link ids, padded with NO_LINK; only NO_LINK: the pair cannot talk. [pairs, <= MAX_ROUTE_LINKS]
-    links: NDArray[np.int64] = attrs.field(converter=int64_matrix)
+    Two forms. One path for each pair: `links` is a matrix, and `start` and `weight` are left out. Any
+    number of links, and several paths at once: the entries ``start[i]`` to ``start[i + 1] - 1`` are those
+    of pair i. A transfer of rate x then takes ``weight * x`` of each link; of a path that carries the part
+    w of all bytes, each link has the weight w, and a link of several paths the sum, in one entry or more.
+
+    Examples
+    --------
+    The second of two pairs sends a quarter of its bytes over link 4, the rest over 5, all over 1 and 9:
+
+    >>> routes = Routes(
+    ...     start=[0, 2, 6],
+    ...     links=[0, 8, 1, 4, 5, 9],
+    ...     weight=[1, 1, 1, 0.25, 0.75, 1],
+    ...     latency_us=[0.5, 0.5],
+    ... )
+    >>> routes.matrix.tolist()
+    [[0, 8, -1, -1], [1, 4, 5, 9]]
+    >>> Routes(links=[[0, 8, NO_LINK], [1, 4, 9]], latency_us=[0.5, 0.5]).flat().start.tolist()
+    [0, 2, 5]
+    """
+
+    #: Link ids, padded with NO_LINK; a row of only NO_LINK means the pair cannot talk. [pairs, width]
+    #: With `start`, those of all pairs without padding. [entries]
+    links: NDArray[np.int64] = attrs.field(converter=_int64_links)
     #: [pairs] [us]
     latency_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: First entry of each pair, and the number of entries. [pairs + 1]
+    start: NDArray[np.int64] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(int64_vector)
+    )
+    #: None: 1 everywhere. [entries]
+    weight: NDArray[np.float64] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(float64_vector)
+    )
+
+    def __attrs_post_init__(self) -> None:
+        if self.start is None:
+            if self.links.ndim != 2 or self.weight is not None:
+                raise ConfigError("Routes: links without start are a matrix [pairs, width], without weights")
+            return
+        start, entries = self.start, len(self.links)
+        if self.links.ndim != 1 or not len(start) or start[0] != 0 or start[-1] != entries:
+            raise ConfigError(f"Routes.start must go from 0 to the number of links, {entries}")
+        if (np.diff(start) < 0).any():
+            raise ConfigError("Routes.start must not fall")
+        if self.weight is not None and len(self.weight) != entries:
+            raise ConfigError(f"Routes.weight must have one value for each of {entries} links")
+
+    @property
+    def pairs(self) -> int:
+        return len(self.links) if self.start is None else len(self.start) - 1
+
+    def flat(self) -> Routes:
+        """The same routes with `start` and `weight`."""
+        if self.start is None:
+            used = self.links != NO_LINK
+            start = np.concatenate([[0], np.cumsum(used.sum(axis=1))])
+            return Routes(start=start, links=self.links[used], latency_us=self.latency_us).flat()
+        return self if self.weight is not None else attrs.evolve(self, weight=np.ones(len(self.links)))
+
+    @property
+    def matrix(self) -> NDArray[np.int64]:
+        """The links of each pair, padded with NO_LINK. [pairs, width]"""
+        return self.links if self.start is None else padded(self.start, self.links, NO_LINK)
+
+
+def padded(start: NDArray[np.int64], entries: NDArray[Any], fill: Any) -> NDArray[Any]:
+    """Rows ``entries[start[i] : start[i + 1]]`` as a matrix, filled up behind. [rows, width]
+
+    >>> padded(np.array([0, 1, 3]), np.array([7, 8, 9]), -1).tolist()
+    [[7, -1], [8, 9]]
+    """
+    length = np.diff(start)
+    used = np.arange(int(length.max(initial=1))) < length[:, None]
+    matrix = np.full(used.shape, fill, dtype=entries.dtype)
+    matrix[used] = entries
+    return matrix

@@ -1,4 +1,4 @@
-"""The six things a plugin can bring. Subclass one, return the class from its hook."""
+"""The things a plugin can bring. Subclass one, return the class from its hook."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from sipml_core.model import (
     CircuitPlan,
     Cluster,
     Fabric,
+    GroupShape,
     Network,
     OpGraph,
     OpWork,
     Placement,
     PlacementLimits,
+    ReplicaShape,
     TaskGraph,
     TrafficMatrix,
 )
@@ -31,7 +33,7 @@ class NoOptions:
 
 
 class Component(ABC):
-    """What all six have in common: a name, one line of summary, and checked options.
+    """What all have in common: a name, one line of summary, and checked options.
 
     `Options` is a frozen, keyword-only attrs class: its fields are the keys of the TOML table, their
     defaults the defaults, the ``metadata={"doc": ..., "unit": ...}`` of each field its documentation.
@@ -83,8 +85,9 @@ class Scheduler(Component):
     #: Name of the estimator used where the experiment names none.
     estimator: ClassVar[str] = "window"
 
-    #: Gives GPUs that want the same the same: see `CircuitControl.folded`.
-    treats_alike: ClassVar[bool] = False
+    #: Kind of control that it can plan; one with rules of its own (`CircuitControl.check`) needs a scheduler
+    #: that plans its kind.
+    plans: ClassVar[type[CircuitControl]] = CircuitControl
 
     @abstractmethod
     def plan(
@@ -92,7 +95,9 @@ class Scheduler(Component):
     ) -> CircuitPlan:
         """Circuits for the next interval (for the whole job if `control.interval_us` is None).
 
-        Raises `ConfigError` if this scheduler cannot control such circuits.
+        `control` is of the kind that `plans` names. Every plan is checked (`control.check`), and what it
+        leaves alone and what goes dark follow from `previous` (`control.transition`), unless it says so
+        itself.
         """
 
 
@@ -124,9 +129,6 @@ class DemandForecast(Protocol):
 
 class Estimator(Component):
     """Tells a scheduler what traffic to expect in the next interval."""
-
-    #: Expects the same of circuits between which the same was sent and waits: see `CircuitControl.folded`.
-    treats_alike: ClassVar[bool] = False
 
     @abstractmethod
     def start(self, network: Network, tasks: TaskGraph) -> DemandForecast:
@@ -193,3 +195,39 @@ class Workload(Component):
     @abstractmethod
     def convergence(self, global_batch: int) -> Convergence | None:
         """Steps to the target accuracy; None where nobody measured them for this model."""
+
+
+class Exchange(Component):
+    """An algorithm by which the GPUs of one model-parallel group exchange activations."""
+
+    @abstractmethod
+    def offered(self, shape: GroupShape) -> bool:
+        """Return whether ``exchange = "auto"`` should try it on groups of this shape."""
+
+    @abstractmethod
+    def parents(self, shape: GroupShape) -> NDArray[np.int32]:
+        """Return from whom each device gets what each root makes: ``parents[root, device]``.
+
+        Every row is a tree: following parents from any device leads to the root. Parts of a sum go up the
+        tree of the device that needs the sum, and are added where they meet. [devices, devices]
+
+        Raises `InfeasibleError`, naming exchanges that would do, where the shape has no such trees.
+        """
+
+
+class AllReduce(Component):
+    """An algorithm that sums gradients over the replicas of a job."""
+
+    @abstractmethod
+    def offered(self, shape: ReplicaShape) -> bool:
+        """Return whether ``all_reduce = "auto"`` should try it on replicas of this shape."""
+
+    @abstractmethod
+    def tiers(self, shape: ReplicaShape) -> tuple[int, ...]:
+        """Return the shape into which replicas are arranged; its product is their number.
+
+        The innermost tier is last: a reduce-scatter runs over it, an all-reduce of what is left over those
+        before it, and an all-gather over the last again. One tier is a ring.
+
+        Raises `InfeasibleError`, naming all-reduces that would do, where the replicas do not nest so.
+        """

@@ -18,12 +18,28 @@ import pluggy
 
 from sipml_core.errors import ConfigError, PluginError, unknown
 from sipml_core.plugin import hookspecs
-from sipml_core.plugin.interfaces import Component, Estimator, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin.interfaces import (
+    AllReduce,
+    Component,
+    Estimator,
+    Exchange,
+    GpuModel,
+    Placer,
+    Scheduler,
+    Topology,
+    Workload,
+)
 from sipml_core.plugin.signals import interrupts_blocked
 
 #: Version of the hooks and interfaces. A plugin may state the one it was written for in a
 #: module constant `SIPML_API`; another number is refused.
-API_VERSION = 1
+API_VERSION = 2
+
+#: What a plugin written for an earlier version must change, by that version.
+_CHANGES = {
+    1: "give hints and words of a Fabric as hints=FabricHints(...) and words=FabricWords(...), leave "
+    "kept_gbps and dark_us out of a CircuitPlan, then set SIPML_API = 2 (CHANGELOG.md, plugin API 2)",
+}
 
 #: Comma-separated names of plugins (entry points) that are not loaded.
 DISABLE_VARIABLE = "SIPML_DISABLE_PLUGINS"
@@ -36,6 +52,8 @@ ROLES: Mapping[str, tuple[str, type[Component]]] = {
     "topology": ("sipml_topologies", Topology),
     "scheduler": ("sipml_schedulers", Scheduler),
     "estimator": ("sipml_estimators", Estimator),
+    "exchange": ("sipml_exchanges", Exchange),
+    "all_reduce": ("sipml_all_reduces", AllReduce),
 }
 
 
@@ -149,8 +167,10 @@ def collect(modules: Iterable[tuple[Source, Any]], problems: Iterable[str] = ())
         _refuse_namesake(registry, source)
         version = getattr(module, "SIPML_API", API_VERSION)
         if version != API_VERSION:
+            remedy = _CHANGES.get(version) if isinstance(version, int) else None
             registry.problems.append(
                 f"{source} is left out: it was written for plugin API {version}, this sipml has {API_VERSION}"
+                + (f"; {remedy}" if remedy else "")
             )
             continue
         try:

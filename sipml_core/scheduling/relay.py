@@ -44,10 +44,10 @@ def relayed_routes(
     mid = relays(plan, src, dst, traffic)[~direct]
     whole = fabric.route(src[direct], dst[direct])
     first, second = fabric.route(src[~direct], mid), fabric.route(mid, dst[~direct])
-    width = first.links.shape[1] + second.links.shape[1]
+    width = first.matrix.shape[1] + second.matrix.shape[1]
     links = np.full((len(src), width), NO_LINK, dtype=np.int64)
-    links[direct, : whole.links.shape[1]] = whole.links
-    links[~direct] = np.hstack([first.links, second.links])
+    links[direct, : whole.matrix.shape[1]] = whole.matrix
+    links[~direct] = np.hstack([first.matrix, second.matrix])
     latency_us = np.empty(len(src))
     latency_us[direct] = whole.latency_us
     latency_us[~direct] = first.latency_us + second.latency_us

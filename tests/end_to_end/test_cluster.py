@@ -43,7 +43,7 @@ def forms(case):
     job, interconnect = case.jobs[0], case.interconnects[0]
     plan = job.plan(interconnect.cluster.gpus)
     made = compile_case(Case.of(case, job, interconnect, plan), Reuse())
-    return {form.variant.all_reduce: form for form in made}
+    return {form.plan.all_reduce: form for form in made}
 
 
 def link_bytes(form, name):

@@ -187,7 +187,7 @@ def test_what_ends_at_a_decision_does_not_wait_for_the_next(kernel):
     """625 bytes through a port of 1 Gbps take 5 us exactly, however they are shared: 5, 6 and 6 of 17."""
     sizes = np.array([5.0, 6.0, 6.0]) / 17 * 625
     tasks = transfers(4, [0, 0, 0], [1, 2, 3], sizes)
-    network = Network(
+    network = Network.of_matrix(
         gpus=4, pair_src=[0, 0, 0], pair_dst=[1, 2, 3], pair_links=[[0, 1], [0, 2], [0, 3]],
         pair_latency_us=[0.0] * 3, transfer_pair=[0, 1, 2], link_gbps=[1.0, 0.0, 0.0, 0.0],
         link_id=[0, 1, 2, 3], first_circuit=1, circuit_src=[0, 0, 0], circuit_dst=[1, 2, 3],

@@ -170,7 +170,7 @@ def test_a_model_that_does_not_fit_is_refused_with_numbers(registry):
     experiment = tables({"name": "megatron"}, ["elect-flat"], mp=1, dp=8, global_batch=8)
     (case,) = run(registry, experiment).cases
     assert case.status == "infeasible"
-    assert re.search(r"does not fit: .* GB .* the GPU has 32 GB", case.reason)
+    assert re.search(r"does not fit: .* GB.* the GPU has 32 GB", case.reason)
     assert (case.mp, case.dp, case.iteration_us, case.speedup) == (1, 8, None, None)
 
 

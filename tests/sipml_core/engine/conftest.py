@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 import pytest
 
+from sipml_core.engine.kernel import KernelSession
 from sipml_core.model.network import Network
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
 
@@ -74,20 +75,25 @@ class Job:
 def network(
     tasks: TaskGraph,
     gbps: Sequence[float],
-    route: Callable[[int, int], Sequence[int]],
+    route: Callable[[int, int], Sequence[int] | dict[int, float]],
     *,
     latency_us: float = 0.0,
     circuits: Sequence[tuple[int, int]] = (),
 ) -> Network:
-    """Fixed links of `gbps`, then one circuit link for each of `circuits`."""
+    """Fixed links of `gbps`, then one circuit link for each of `circuits`.
+
+    A route is a list of links, or the weight of each.
+    """
     pairs = sorted(set(zip(tasks.src.tolist(), tasks.dst.tolist(), strict=True)))
-    routes = [list(route(src, dst)) for src, dst in pairs]
-    width = max([1, *map(len, routes)])
+    routes = [route(src, dst) for src, dst in pairs]
+    weights = [list(r.values()) if isinstance(r, dict) else [1.0] * len(r) for r in routes]
     return Network(
         gpus=tasks.gpus,
         pair_src=[src for src, _ in pairs],
         pair_dst=[dst for _, dst in pairs],
-        pair_links=np.array([r + [-1] * (width - len(r)) for r in routes], dtype=np.int32).reshape(-1, width),
+        pair_start=np.cumsum([0, *map(len, routes)]),
+        pair_link=[link for r in routes for link in r],
+        pair_weight=[weight for row in weights for weight in row],
         pair_latency_us=[latency_us] * len(pairs),
         transfer_pair=[
             pairs.index(ends) for ends in zip(tasks.src.tolist(), tasks.dst.tolist(), strict=True)
@@ -115,7 +121,13 @@ def wires(tasks: TaskGraph, *, latency_us: float = 0.0) -> Network:
 
 
 def random_job(
-    rng: np.random.Generator, *, gpus: int = 6, tasks: int = 30, sends: int = 40, latency: bool = True
+    rng: np.random.Generator,
+    *,
+    gpus: int = 6,
+    tasks: int = 30,
+    sends: int = 40,
+    latency: bool = True,
+    weighted: bool = False,
 ) -> tuple[TaskGraph, Network]:
     """A random DAG of tasks, barriers and transfers on random routes of up to eight links."""
     job = Job(gpus=gpus)
@@ -144,9 +156,30 @@ def random_job(
         for src in range(gpus)
         for dst in range(gpus)
     }
+    if weighted:
+        table = {
+            ends: {link: float(rng.uniform(0.1, 1.0)) for link in links} for ends, links in table.items()
+        }
     gbps = rng.choice([25.0, 50.0, 100.0, 100.0, 137.5], size=links)
     latency_us = float(rng.choice([0.0, 0.7])) if latency else 0.0
     return graph, network(graph, gbps.tolist(), lambda src, dst: table[src, dst], latency_us=latency_us)
+
+
+def watched(tasks: TaskGraph, network: Network, queue: str = "pair") -> KernelSession:
+    """A run of the C engine that checks after every change that rates are max-min fair."""
+    session = KernelSession(tasks, network, queue)
+    session.watch()
+    return session
+
+
+def halved(whole: Network) -> Network:
+    """The same routes with each entry split into two of half its weight."""
+    return attrs.evolve(
+        whole,
+        pair_start=2 * whole.pair_start,
+        pair_link=np.repeat(whole.pair_link, 2),
+        pair_weight=np.repeat(whole.pair_weight / 2, 2),
+    )
 
 
 @attrs.frozen
@@ -158,6 +191,8 @@ class Kit:
     ports = staticmethod(ports)
     wires = staticmethod(wires)
     random_job = staticmethod(random_job)
+    watched = staticmethod(watched)
+    halved = staticmethod(halved)
     gbps_bytes = GBPS
 
 

@@ -14,7 +14,7 @@ def same_state(a, b):
     assert a.now_us == pytest.approx(b.now_us, rel=1e-12)
     fast, slow = a.active(), b.active()
     assert fast.transfer.tolist() == slow.transfer.tolist()
-    np.testing.assert_allclose(fast.gbps, slow.gbps, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(fast.gbps, slow.gbps, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(a.carried_bytes(), b.carried_bytes(), rtol=1e-9, atol=1e-4)
     np.testing.assert_allclose(a.backlog_bytes(), b.backlog_bytes(), rtol=1e-9, atol=1e-4)
     assert a.waits().tolist() == b.waits().tolist()
@@ -26,7 +26,7 @@ def same_state(a, b):
 def test_rates_agree_at_every_state(kit, seed, queue):
     """Random graphs on random routes of up to eight links: after each event both have the same rates."""
     tasks, network = kit.random_job(np.random.default_rng(seed))
-    a = open_session(tasks, network, queue=queue, kernel="c")
+    a = kit.watched(tasks, network, queue)
     b = open_session(tasks, network, queue=queue, kernel="reference")
     while True:
         ends = {session.run(max_events=1) for session in (a, b)}
@@ -42,7 +42,7 @@ def test_rates_agree_while_capacities_change(kit, seed, queue):
     """The same when links go dark, light up and are resized at random moments."""
     rng = np.random.default_rng(100 + seed)
     tasks, network = kit.random_job(rng, tasks=10, sends=80)
-    a = open_session(tasks, network, queue=queue, kernel="c")
+    a = kit.watched(tasks, network, queue)
     b = open_session(tasks, network, queue=queue, kernel="reference")
     links = np.arange(len(network.link_gbps), dtype=np.int32)
     until_us = 0.0

@@ -20,9 +20,9 @@ from sipml_core.errors import StalledError
 def expected_link_bytes(tasks, network):
     total = np.zeros(len(network.link_gbps))
     for t in range(tasks.transfers):
-        for link in network.pair_links[network.transfer_pair[t]]:
-            if link >= 0:
-                total[link] += tasks.size_bytes[t]
+        pair = network.transfer_pair[t]
+        for k in range(network.pair_start[pair], network.pair_start[pair + 1]):
+            total[network.pair_link[k]] += network.pair_weight[k] * tasks.size_bytes[t]
     return total
 
 

@@ -58,7 +58,8 @@ def test_max_min_on_a_line_of_links(kit, kernel):
     The first link gives 5 to flows 0 and 1; the second leaves 15 to flow 2, the third 95 to flow 3.
     """
     routes = {0: [0, 1, 2], 1: [0], 2: [1], 3: [2]}
-    assert max_min_rates(routes, [10.0, 20.0, 100.0]) == {0: 5.0, 1: 5.0, 2: 15.0, 3: 95.0}
+    weighted = {flow: dict.fromkeys(links, 1.0) for flow, links in routes.items()}
+    assert max_min_rates(weighted, [10.0, 20.0, 100.0]) == {0: 5.0, 1: 5.0, 2: 15.0, 3: 95.0}
     job = kit.job(5)
     for peer in range(1, 5):
         job.send(f"to {peer}", 0, peer, 1e6)
@@ -106,3 +107,19 @@ def test_no_link_drifts_above_capacity_in_a_long_run(kit):
         load, found = bottlenecks(network, session.active())
         assert (load <= network.link_gbps * (1 + 1e-9)).all()
         assert all(found)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rates_stay_fair_when_capacities_fall_by_orders_of_magnitude(kit, seed):
+    """From 100 Gbps to 1 Mbps or to nothing, and back: what rounding leaves of the larger rates is not taken
+    for a rate of the smaller ones."""
+    rng = np.random.default_rng(seed)
+    tasks, network = kit.random_job(rng, gpus=12, tasks=10, sends=120, weighted=seed % 2 == 1)
+    session = kit.watched(tasks, network)
+    links = np.arange(len(network.link_gbps), dtype=np.int32)
+    for step in range(1, 120):
+        session.run(until_us=0.5 * step)
+        changed = links[rng.random(len(links)) < rng.choice([0.05, 0.3, 1.0])]
+        session.set_capacity(changed, rng.choice([0.0, 0.001, 40.0, 160.0], size=len(changed)))
+    session.set_capacity(links, np.full(len(links), 100.0))
+    assert session.run() is State.DONE

@@ -60,6 +60,15 @@ def test_reconfiguring_longer_than_the_interval_stalls(dark):
         simulate(*dark, driver=Always(100.0, interval_us=1.0, dark_us=2.0))
 
 
+def test_bytes_that_move_between_dark_decisions_are_no_stall(kit, kernel):
+    """Dark for 0.5 of every 1 us: 6250 bytes an interval. 75 MB take 12 000, more than may be fruitless."""
+    job = kit.job(2)
+    job.send("long", 0, 1, 75e6)
+    tasks = job.build()
+    timeline = simulate(tasks, kit.wires(tasks), driver=Always(100.0, dark_us=0.5), kernel=kernel)
+    assert timeline.total_us == pytest.approx(12_000.0)
+
+
 def test_a_long_computation_is_no_stall(kit):
     """Decisions without effect do not matter while something still moves: 20 000 of them here."""
     job = kit.job(2)
@@ -170,8 +179,13 @@ def test_unknown_names_get_the_nearest(kit):
         ({"transfer_pair": []}, "and 0 transfers"),
         ({"transfer_pair": [1]}, "does not give each transfer the pair of its ends"),
         ({"pair_src": [1], "pair_dst": [0]}, "does not give each transfer the pair of its ends"),
-        ({"pair_links": [[7, 0]]}, "pair_links must be from -1 to 3"),
-        ({"pair_links": [[-1, -1]]}, "every pair must cross at least one link"),
+        ({"pair_link": [7, 0]}, "pair_link must be from 0 to 3"),
+        ({"pair_link": [-1, 0]}, "pair_link must be from 0 to 3"),
+        ({"pair_start": [0, 0], "pair_link": [], "pair_weight": []}, "must cross at least one link"),
+        ({"pair_start": [0, 3]}, "pair_start must go from 0 to 2"),
+        ({"pair_weight": [1.0]}, "with one weight for each entry"),
+        ({"pair_weight": [1.0, 0.0]}, "pair_weight must be positive and finite"),
+        ({"pair_weight": [1.0, np.nan]}, "pair_weight must be positive and finite"),
         ({"pair_latency_us": []}, "differ in length"),
     ],
 )

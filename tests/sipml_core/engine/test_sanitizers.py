@@ -3,7 +3,7 @@
 from pathlib import Path
 
 #: The sources: an installed package has the extension only.
-HOME = Path(__file__).resolve().parents[3] / "sipml_core" / "engine"
+HOME = Path(__file__).resolve().parents[3] / "sipml_core" / "engine" / "csrc"
 TESTS = Path(__file__).parent / "c"
 
 

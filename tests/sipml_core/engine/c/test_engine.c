@@ -2,6 +2,7 @@
  * Prints what fails and returns how much did. */
 #include "engine.h"
 #include "expect.h"
+#include "state.h"
 
 #include <math.h>
 #include <stdio.h>
@@ -14,8 +15,9 @@ typedef struct job {
     int32_t gpu[TASKS], priority[TASKS + SENDS], successors[EDGES], mark[2], transfer_pair[SENDS];
     double duration_us[TASKS], size_bytes[SENDS], hops[SENDS];
     int64_t succ_start[TASKS + SENDS + 1];
-    int32_t pair_src[PAIRS], pair_dst[PAIRS], pair_links[PAIRS * WIDTH];
-    double latency_us[PAIRS], link_gbps[LINKS];
+    int32_t pair_src[PAIRS], pair_dst[PAIRS], pair_link[PAIRS * WIDTH];
+    int64_t pair_start[PAIRS + 1];
+    double pair_weight[PAIRS * WIDTH], latency_us[PAIRS], link_gbps[LINKS];
     double start_us[TASKS + SENDS], end_us[TASKS + SENDS], snapshot_us[3], link_bytes[LINKS], link_busy_us[LINKS];
     double compute_us[3 * GPUS], exposed_us[3 * GPUS], dark_us[3 * GPUS];
     engine_graph graph;
@@ -47,9 +49,12 @@ static void make_edges(job *j)
         j->successors[j->succ_start[from[k]] + --count[from[k]]] = to[k];
 }
 
+/* Routes of neighbouring links, in every second job with weights; a link may come twice. */
 static void make_network(job *j)
 {
     int p = 0;
+    int64_t entries = 0;
+    int weighted = below(j, 2);
     for (int src = 0; src < GPUS; src++)
         for (int dst = 0; dst < GPUS; dst++) {
             if (src == dst)
@@ -57,10 +62,12 @@ static void make_network(job *j)
             j->pair_src[p] = src;
             j->pair_dst[p] = dst;
             j->latency_us[p] = 0.5 * below(j, 3);
-            int first = below(j, LINKS), length = 1 + below(j, WIDTH);
-            for (int k = 0; k < WIDTH; k++)
-                j->pair_links[p * WIDTH + k] = k < length ? (first + k) % LINKS : -1;
-            p++;
+            int first = below(j, LINKS), length = 1 + below(j, WIDTH), turn = 1 + below(j, LINKS);
+            for (int k = 0; k < length; k++, entries++) {
+                j->pair_link[entries] = (first + k % turn) % LINKS;
+                j->pair_weight[entries] = weighted ? (1 + below(j, 9)) / 7.0 : 1.0;
+            }
+            j->pair_start[++p] = entries;
         }
     for (int id = 0; id < LINKS; id++)
         j->link_gbps[id] = 25.0 * (1 + below(j, 4));
@@ -88,10 +95,19 @@ static void make_job(job *j, uint64_t seed)
     j->graph = (engine_graph){GPUS,          TASKS,   SENDS,         2,
                               j->gpu,        j->duration_us, j->priority, j->size_bytes,
                               j->hops,       j->succ_start,  j->successors, j->mark};
-    j->network = (engine_network){PAIRS,         LINKS,         LINKS - 4,     WIDTH,           j->pair_src,
-                                  j->pair_dst,   j->pair_links, j->latency_us, j->transfer_pair, j->link_gbps};
+    j->network = (engine_network){PAIRS,         LINKS,        LINKS - 4,      j->pair_src,   j->pair_dst,
+                                  j->pair_start, j->pair_link, j->pair_weight, j->latency_us, j->transfer_pair,
+                                  j->link_gbps};
     j->output = (engine_output){j->start_us,   j->end_us,  j->snapshot_us, j->compute_us,
                                 j->exposed_us, j->dark_us, j->link_bytes,  j->link_busy_us};
+}
+
+/* What a transfer takes of each link. */
+static void add_to_links(const job *j, int32_t transfer, double amount, double *total)
+{
+    int32_t p = j->transfer_pair[transfer];
+    for (int64_t k = j->pair_start[p]; k < j->pair_start[p + 1]; k++)
+        total[j->pair_link[k]] += j->pair_weight[k] * amount;
 }
 
 static void expect_no_link_overfull(job *j, engine *run, const double *gbps)
@@ -101,11 +117,7 @@ static void expect_no_link_overfull(job *j, engine *run, const double *gbps)
     double load[LINKS] = {0};
     int64_t active = engine_active(run, transfer, rate);
     for (int64_t i = 0; i < active; i++)
-        for (int k = 0; k < WIDTH; k++) {
-            int32_t id = j->pair_links[j->transfer_pair[transfer[i]] * WIDTH + k];
-            if (id >= 0)
-                load[id] += rate[i];
-        }
+        add_to_links(j, transfer[i], rate[i], load);
     for (int id = 0; id < LINKS; id++)
         EXPECT(load[id] <= gbps[id] * (1 + 1e-9));
 }
@@ -120,9 +132,7 @@ static void expect_complete(job *j, engine *run)
     for (int i = 0; i < TASKS + SENDS; i++)
         EXPECT(j->end_us[i] >= j->start_us[i]);
     for (int t = 0; t < SENDS; t++)
-        for (int k = 0; k < WIDTH; k++)
-            if (j->pair_links[j->transfer_pair[t] * WIDTH + k] >= 0)
-                bytes[j->pair_links[j->transfer_pair[t] * WIDTH + k]] += j->size_bytes[t];
+        add_to_links(j, t, j->size_bytes[t], bytes);
     for (int id = 0; id < LINKS; id++)
         EXPECT(fabs(bytes[id] - j->link_bytes[id]) <= 1e-9 * bytes[id]);
     for (int k = 2 * GPUS; k < 3 * GPUS; k++)
@@ -137,6 +147,7 @@ static void test_runs(void)
         engine *run = NULL;
         make_job(&j, seed);
         EXPECT(engine_new(&j.graph, &j.network, &j.output, (int)(seed % 2), &run) == 0);
+        EXPECT(engine_watch(run) == 0);
         int state;
         while ((state = engine_run(run, INFINITY, 1)) == ENGINE_BUDGET)
             expect_no_link_overfull(&j, run, j.link_gbps);
@@ -155,6 +166,7 @@ static void test_capacities_that_change(void)
         make_job(&j, seed);
         memcpy(gbps, j.link_gbps, sizeof gbps);
         EXPECT(engine_new(&j.graph, &j.network, &j.output, (int)(seed % 2), &run) == 0);
+        EXPECT(engine_watch(run) == 0);
         for (int step = 1; engine_run(run, 0.3 * step, 1 << 30) == ENGINE_PAUSED && step < 4000; step++) {
             int32_t id = below(&j, LINKS);
             gbps[id] = below(&j, 3) ? 20.0 * (1 + below(&j, 5)) : 0.0;
@@ -176,6 +188,28 @@ static void test_capacities_that_change(void)
         expect_complete(&j, run);
         engine_free(run);
     }
+}
+
+/* A rate that is not what the link can give, and a sum that is not that of the rates. */
+static void test_what_the_watch_sees(void)
+{
+    static job j;
+    for (int fault = 0; fault < 2; fault++) {
+        engine *run = NULL;
+        make_job(&j, 1);
+        EXPECT(engine_new(&j.graph, &j.network, &j.output, 0, &run) == 0);
+        EXPECT(engine_watch(run) == 0);
+        EXPECT(engine_run(run, INFINITY, 300) == ENGINE_BUDGET);
+        int64_t busy = 0;
+        while (busy + 1 < LINKS && !(run->links[busy].held && run->links[busy].count > run->links[busy].held))
+            busy++;
+        EXPECT(run->links[busy].held);
+        *(fault ? &run->links[busy].other : &run->links[busy].rate) *= 0.999;
+        rates_update(run);
+        EXPECT(engine_run(run, INFINITY, 1) == ENGINE_E_RATES);
+        engine_free(run);
+    }
+    EXPECT(engine_watch(NULL) == ENGINE_E_NULL);
 }
 
 static int try_new(job *j, int queue)
@@ -203,14 +237,20 @@ static void test_refusals(void)
     REFUSED(j.output.end_us = NULL, ENGINE_E_NULL);
     REFUSED(j.graph.gpus = -1, ENGINE_E_SIZE);
     REFUSED(j.graph.tasks = (int64_t)1 << 40, ENGINE_E_SIZE);
-    REFUSED(j.network.width = (int64_t)1 << 30, ENGINE_E_SIZE);
+    REFUSED(j.network.links = (int64_t)1 << 40, ENGINE_E_SIZE);
+    REFUSED(j.network.pair_start = NULL, ENGINE_E_NULL);
+    REFUSED(j.network.pair_weight = NULL, ENGINE_E_NULL);
+    REFUSED(j.pair_start[0] = 1, ENGINE_E_INDEX);
+    REFUSED(j.pair_start[1] = 0, ENGINE_E_INDEX);
+    REFUSED(j.pair_weight[0] = 0, ENGINE_E_VALUE);
+    REFUSED(j.pair_weight[0] = NAN, ENGINE_E_VALUE);
     REFUSED(j.gpu[7] = GPUS, ENGINE_E_INDEX);
     REFUSED(j.successors[7] = TASKS + SENDS, ENGINE_E_INDEX);
     REFUSED(j.succ_start[7] = 1 << 20, ENGINE_E_INDEX);
     REFUSED(j.mark[0] = TASKS, ENGINE_E_INDEX);
     REFUSED(j.transfer_pair[0] = PAIRS, ENGINE_E_INDEX);
-    REFUSED(j.pair_links[0] = LINKS, ENGINE_E_INDEX);
-    REFUSED(memset(j.pair_links, 0xff, WIDTH * sizeof *j.pair_links), ENGINE_E_INDEX);
+    REFUSED(j.pair_link[0] = LINKS, ENGINE_E_INDEX);
+    REFUSED(j.pair_link[0] = -1, ENGINE_E_INDEX);
     REFUSED(j.network.first_circuit = LINKS + 1, ENGINE_E_INDEX);
     REFUSED(j.duration_us[0] = NAN, ENGINE_E_VALUE);
     REFUSED(j.size_bytes[0] = -1, ENGINE_E_VALUE);
@@ -237,7 +277,7 @@ static void test_refusals_of_a_run(void)
     gbps = -1;
     EXPECT(engine_set_capacity(run, 1, &id, &gbps) == ENGINE_E_VALUE);
     engine_free(run);
-    for (int status = 0; status > -8; status--)
+    for (int status = 0; status > -9; status--)
         EXPECT(strlen(engine_strerror(status)) > 0);
 }
 
@@ -259,6 +299,7 @@ int main(void)
 {
     test_runs();
     test_capacities_that_change();
+    test_what_the_watch_sees();
     test_refusals();
     test_refusals_of_a_run();
     test_critical_path();

@@ -11,35 +11,54 @@ static int is_transfer(const engine *run, int32_t node)
 
 static void touch_gpu(engine *run, int32_t g)
 {
-    if (!run->gpus[g].touched) {
-        run->gpus[g].touched = 1;
+    if (!run->touched[g]) {
+        run->touched[g] = 1;
         run->touched_gpus[run->touched_gpu_count++] = g;
     }
 }
 
-static int32_t queue_of(const engine *run, int32_t pair_id)
+static int32_t queue_id(const engine *run, int32_t pair_id)
 {
-    return run->queue_mode == ENGINE_QUEUE_SOURCE ? run->net.pair_src[pair_id] : pair_id;
+    return run->queue_mode == ENGINE_QUEUE_SOURCE ? run->pairs[pair_id].src : pair_id;
 }
 
-static void touch_queue(engine *run, int32_t q)
+static queue *queue_at(const engine *run, int32_t id)
 {
-    if (!run->queue[q].touched) {
-        run->queue[q].touched = 1;
-        run->touched_queues[run->touched_queue_count++] = q;
+    return run->queue_mode == ENGINE_QUEUE_SOURCE ? &run->gpus[id].line : &run->pairs[id].line;
+}
+
+/* A node begins. Ask for what is known of those that may follow it, long before it is needed: there are many pairs, and
+ * few of them are active. */
+static void expect_successors(const engine *run, int32_t node)
+{
+    for (int64_t k = run->graph.succ_start[node]; k < run->graph.succ_start[node + 1]; k++) {
+        int32_t next = run->graph.successors[k];
+        __builtin_prefetch(&run->waits[next], 1);
+        if (is_transfer(run, next))
+            __builtin_prefetch(&run->pairs[run->net.transfer_pair[next - run->graph.tasks]], 1);
     }
 }
 
+/* A queue may send something new if one joins where nothing sent or waited, or if a last byte has left. */
 static void join_queue(engine *run, int32_t node)
 {
-    int32_t t = node - (int32_t)run->graph.tasks, p = run->net.transfer_pair[t], q = queue_of(run, p);
+    int32_t t = node - (int32_t)run->graph.tasks, p = run->net.transfer_pair[t], id = queue_id(run, p);
+    queue *line = queue_at(run, id);
+    __builtin_prefetch(&run->crossings[run->pairs[p].first], 1);
+    __builtin_prefetch(&run->holder[p], 1);
     run->events++;
     run->out.start_us[node] = run->now;
-    run->pairs[p].waiting++;
-    run->pairs[p].queued += run->graph.size_bytes[t];
-    account_pending(run, p, 1, run->pairs[p].dark == 0);
-    ready_push(run, &run->queue[q].root, node);
-    touch_queue(run, q);
+    account_join(run, p, run->graph.size_bytes[t]);
+    int at_once = line->root == NONE && line->active == NONE;
+    ready_push(run, &line->root, node);
+    if (!at_once)
+        return;
+    run->touched_queues[run->touched_queue_count++] = id;
+    for (int32_t k = run->pairs[p].first; k < run->pairs[p].stop; k++) {
+        const link *l = &run->links[run->crossings[k].link];
+        __builtin_prefetch(l, 1);
+        __builtin_prefetch(&l->changes, 1); /* its second line */
+    }
 }
 
 static void become_ready(engine *run, int32_t node)
@@ -121,26 +140,19 @@ static void end_node(engine *run, int32_t node)
 }
 
 /* The last byte of a transfer has left; it arrives after the latency. */
-static void leave_queue(engine *run, int32_t p, int32_t t)
+static double leave_queue(engine *run, int32_t p, int32_t t)
 {
     run->events++;
-    double size = run->graph.size_bytes[t];
-    pair *of = &run->pairs[p];
-    of->queued = --of->waiting ? of->queued - size : 0;
-    if (of->dark)
-        account_pending(run, p, 0, 1);
-    for (int64_t k = of->route; k < of[1].route; k++)
-        run->links[run->route_link[k]].bytes += size;
+    account_leave(run, p, run->graph.size_bytes[t]);
+    return run->graph.hops[t] * run->pairs[p].latency_us;
 }
 
-static void drain(engine *run, int32_t flow_id)
+static void drain(engine *run, int32_t flow)
 {
-    int32_t t = run->flows[flow_id].transfer, p = run->flows[flow_id].pair;
-    int32_t node = t + (int32_t)run->graph.tasks;
-    double latency = run->graph.hops[t] * run->net.pair_latency_us[p];
-    leave_queue(run, p, t);
-    run->flows[flow_id].transfer = NONE;
-    touch_queue(run, queue_of(run, p));
+    int32_t t = run->pairs[flow].transfer, node = t + (int32_t)run->graph.tasks;
+    double latency = leave_queue(run, flow, t);
+    run->pairs[flow].transfer = NONE;
+    run->touched_queues[run->touched_queue_count++] = queue_id(run, flow);
     if (latency > 0)
         heap_push(&run->ends, node, run->now + latency);
     else
@@ -154,46 +166,40 @@ static int32_t next_in_queue(engine *run, queue *line)
         int32_t node = ready_pop(run, &line->root), t = node - (int32_t)run->graph.tasks;
         if (run->graph.size_bytes[t] > 0)
             return t;
-        int32_t p = run->net.transfer_pair[t];
-        leave_queue(run, p, t);
-        heap_push(&run->ends, node, run->now + run->graph.hops[t] * run->net.pair_latency_us[p]);
+        heap_push(&run->ends, node, run->now + leave_queue(run, run->net.transfer_pair[t], t));
     }
     return NONE;
 }
 
 /* Give a queue without a sender its next transfer. One on the same links takes over the rate of the last. */
-static void serve_queue(engine *run, int32_t q)
+static void serve_queue(engine *run, queue *line)
 {
-    queue *line = &run->queue[q];
     int32_t last = line->active;
-    line->touched = 0;
-    if (last != NONE && run->flows[last].transfer != NONE)
-        return;
     int32_t t = next_in_queue(run, line), p = t == NONE ? NONE : run->net.transfer_pair[t];
-    int takes_over = last != NONE && run->flows[last].pair == p;
-    if (last != NONE && !takes_over)
-        rates_detach(run, last);
-    line->active = takes_over ? last : p == NONE ? NONE : rates_attach(run, p);
-    if (line->active == NONE)
+    line->active = p;
+    if (t != NONE)
+        expect_successors(run, t + (int32_t)run->graph.tasks);
+    if (last != NONE && last == p) {
+        group_renew(run, p, t);
         return;
-    flow *f = &run->flows[line->active];
-    f->transfer = t;
-    f->left = run->graph.size_bytes[t];
-    f->since = run->now;
-    if (takes_over)
-        rates_schedule(run, last);
+    }
+    if (last != NONE)
+        group_detach(run, last);
+    if (p != NONE)
+        group_attach(run, p, t);
 }
 
 static void serve_gpu(engine *run, int32_t id)
 {
     gpu *g = &run->gpus[id];
-    g->touched = 0;
+    run->touched[id] = 0;
     if (g->running != NONE || g->ready == NONE)
         return;
     account_gpu(run, id);
     int32_t task = g->running = ready_pop(run, &g->ready);
     run->out.start_us[task] = run->now;
     heap_push(&run->ends, task, run->now + run->graph.duration_us[task]);
+    expect_successors(run, task);
 }
 
 static void settle(engine *run)
@@ -201,9 +207,9 @@ static void settle(engine *run)
     for (int64_t i = 0; i < run->touched_gpu_count; i++)
         serve_gpu(run, run->touched_gpus[i]);
     for (int64_t i = 0; i < run->touched_queue_count; i++)
-        serve_queue(run, run->touched_queues[i]);
+        serve_queue(run, queue_at(run, run->touched_queues[i]));
     run->touched_gpu_count = run->touched_queue_count = 0;
-    if (run->dirty_count)
+    if (run->fresh_count || run->touched_link_count)
         rates_update(run);
 }
 
@@ -229,11 +235,24 @@ static void start(engine *run)
     settle(run);
 }
 
-static double next_event(const engine *run)
+static double next_event(engine *run)
 {
     double ends = run->ends.count ? run->ends.items[0].key : INFINITY;
-    double drains = run->drains.count ? run->drains.items[0].key : INFINITY;
-    return ends < drains ? ends : drains;
+    run->next_drain = lows_least(&run->drains);
+    return ends < run->next_drain ? ends : run->next_drain;
+}
+
+/* Since next_event was asked no key has been set. */
+static void drain_groups(engine *run, double limit)
+{
+    if (run->next_drain > limit)
+        return;
+    int64_t groups = lows_collect(&run->drains, limit, run->due_groups);
+    for (int64_t i = 0; i < groups; i++) {
+        int32_t count = group_drained(run, run->group_link[run->due_groups[i]], limit, run->due_flows);
+        for (int32_t k = 0; k < count; k++)
+            drain(run, run->due_flows[k]);
+    }
 }
 
 static void instant(engine *run, double at)
@@ -241,8 +260,7 @@ static void instant(engine *run, double at)
     double limit = at + SAME_TIME * at;
     if (at > run->now)
         run->now = at;
-    while (run->drains.count && run->drains.items[0].key <= limit)
-        drain(run, heap_pop(&run->drains));
+    drain_groups(run, limit);
     while (run->ends.count && run->ends.items[0].key <= limit)
         end_node(run, heap_pop(&run->ends));
     settle(run);
@@ -259,6 +277,8 @@ int engine_run(engine *run, double until_us, int64_t max_events)
     int64_t first = run->events;
     double limit = until_us + SAME_TIME * until_us;
     for (;;) {
+        if (run->fault)
+            return run->fault;
         double next = next_event(run);
         if (run->ended == run->nodes)
             return ENGINE_DONE;
@@ -286,10 +306,10 @@ int engine_set_capacity(engine *run, int64_t count, const int32_t *link_ids, con
             return ENGINE_E_VALUE;
     }
     for (int64_t i = 0; i < count; i++)
-        rates_change(run, link_ids[i], gbps[i] * BYTES_PER_US_PER_GBPS);
-    if (run->dirty_count)
+        rates_resize(run, link_ids[i], gbps[i] * BYTES_PER_US_PER_GBPS);
+    if (run->touched_link_count)
         rates_update(run);
-    return 0;
+    return run->fault;
 }
 
 double engine_now_us(const engine *run)
@@ -307,18 +327,18 @@ int64_t engine_ended(const engine *run)
     return run->ended;
 }
 
-int engine_is_moving(const engine *run)
+int engine_is_moving(engine *run)
 {
-    return run->ends.count > 0 || run->drains.count > 0;
+    return next_event(run) < INFINITY;
 }
 
 int64_t engine_active(const engine *run, int32_t *transfer, double *gbps)
 {
     int64_t count = 0;
-    for (int64_t id = 0; id < run->flow_count; id++)
-        if (run->flows[id].transfer != NONE) {
-            transfer[count] = run->flows[id].transfer;
-            gbps[count++] = run->flows[id].rate / BYTES_PER_US_PER_GBPS;
+    for (int64_t p = account_next_waiting(run, 0); p < run->net.pairs; p = account_next_waiting(run, p + 1))
+        if (run->pairs[p].transfer != NONE) {
+            transfer[count] = run->pairs[p].transfer;
+            gbps[count++] = group_rate(run, (int32_t)p) / BYTES_PER_US_PER_GBPS;
         }
     return count;
 }
@@ -337,6 +357,7 @@ const char *engine_strerror(int status)
     case ENGINE_E_INDEX: return "a GPU, node, pair or link is out of range";
     case ENGINE_E_VALUE: return "a time, size or capacity is negative or not a number";
     case ENGINE_E_CYCLE: return "the graph has a dependency cycle";
+    case ENGINE_E_RATES: return "a fault of the engine: rates are not max-min fair";
     default: return status < 0 ? "unknown error" : "no error";
     }
 }

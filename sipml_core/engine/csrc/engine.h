@@ -7,13 +7,13 @@
  * GPU takes its lowest ready task by (priority, id), each free queue its lowest transfer by (priority, time of
  * joining, id); then rates are shared out. So the order of events inside an instant changes nothing.
  *
- * Rates are the max-min fair ones of the active transfers, kept up incrementally: only transfers whose bottleneck
- * was touched are shared out again, and that set is widened until every transfer has a bottleneck, i.e. a saturated
- * link on which no other is faster. A link of capacity 0 carries nothing, and transfers on it wait without an event.
+ * A transfer of rate x takes weight * x of each link on its route. Rates x are the max-min fair ones of the active
+ * transfers, kept up incrementally: every transfer has a bottleneck, i.e. a full link on which no other is faster. A
+ * link of capacity 0 carries nothing, and transfers on it wait without an event.
  *
  * Memory. engine_new allocates everything, in proportion to nodes, pairs, links and GPUs, and engine_free releases
- * it; no other function allocates, except engine_critical_path, which frees what it took. The arrays in
- * engine_graph, engine_network and engine_output belong to the caller and must outlive the engine.
+ * it; no other function allocates, except engine_watch, which adds to it, and engine_critical_path, which frees what it
+ * took. The arrays in engine_graph, engine_network and engine_output belong to the caller and must outlive the engine.
  * Nothing prints, there are no globals. Functions that return int return an engine_state (>= 0) or an
  * engine_error (< 0).
  */
@@ -35,7 +35,8 @@ enum engine_error {
     ENGINE_E_SIZE = -3,   /* a count is negative or beyond 2^31 - 1 */
     ENGINE_E_INDEX = -4,  /* a GPU, node, pair or link is out of range */
     ENGINE_E_VALUE = -5,  /* a time, size or capacity is negative or not a number */
-    ENGINE_E_CYCLE = -6   /* the graph has a dependency cycle */
+    ENGINE_E_CYCLE = -6,  /* the graph has a dependency cycle */
+    ENGINE_E_RATES = -7   /* engine_watch found rates that are not max-min fair: a fault of the engine */
 };
 
 enum engine_queue {
@@ -62,10 +63,11 @@ typedef struct engine_network {
     int64_t pairs;
     int64_t links;
     int64_t first_circuit;        /* links from here on are circuits */
-    int64_t width;                /* columns of pair_links */
     const int32_t *pair_src;      /* [pairs] */
     const int32_t *pair_dst;      /* [pairs] */
-    const int32_t *pair_links;    /* [pairs * width] link, or -1 for none */
+    const int64_t *pair_start;    /* [pairs + 1] */
+    const int32_t *pair_link;     /* [pair_start[pairs]] links; one that comes twice counts with both weights */
+    const double *pair_weight;    /* [pair_start[pairs]] a transfer of rate x takes weight * x of the link */
     const double *pair_latency_us;/* [pairs] */
     const int32_t *transfer_pair; /* [transfers] */
     const double *link_gbps;      /* [links] capacity at the start */
@@ -99,7 +101,7 @@ int engine_set_capacity(engine *run, int64_t count, const int32_t *link, const d
 double engine_now_us(const engine *run);
 int64_t engine_events(const engine *run); /* tasks ended, transfers joined, last bytes sent, arrivals, barriers */
 int64_t engine_ended(const engine *run);  /* nodes */
-int engine_is_moving(const engine *run);  /* 1: some event lies ahead; 0: only new capacities can cause one */
+int engine_is_moving(engine *run);  /* 1: some event lies ahead; 0: only new capacities can cause one */
 
 /* Transfers that are active now and their rates; returns how many. Arrays have room for [pairs]. */
 int64_t engine_active(const engine *run, int32_t *transfer, double *gbps);
@@ -112,6 +114,10 @@ void engine_backlog(const engine *run, double *bytes);
 
 /* Predecessors that each node still waits for, [tasks + transfers]. */
 void engine_waits(const engine *run, int32_t *waits);
+
+/* From now on look after every change whether rates are max-min fair and all that is kept up is right; engine_run and
+ * engine_set_capacity answer ENGINE_E_RATES once something is not. Slow, for tests. Allocates room for each link. */
+int engine_watch(engine *run);
 
 /* Write the last row of the accounts, and the links' totals, as of now. */
 void engine_report(engine *run);
