@@ -104,8 +104,9 @@ class EngineTable:
         unit="us", doc="simulated time after which a run stops with an error and a search drops a candidate",
     )  # fmt: skip
     fold: str = option(
-        "never", validator=one_of("auto", "never", "require"),
-        doc='simulate the first groups for all where that is exact ("auto"); "require": stop where it is not',
+        "auto", validator=one_of("auto", "never", "require"),
+        doc='simulate the first groups for all where that is exact ("auto"), or always all ("never"); '
+        '"require": stop where the first groups do not stand for all',
     )  # fmt: skip
 
 
