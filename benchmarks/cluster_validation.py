@@ -58,10 +58,10 @@ def predict(registry: Registry, label: str, *overrides: str, all_reduce: str | N
     runs = [
         Prediction(
             rate=plan.global_batch * 1e6 / simulate(compiled.tasks, compiled.network).total_us,
-            all_reduce=compiled.variant.all_reduce,
+            all_reduce=compiled.plan.all_reduce,
         )
         for compiled in variants
-        if all_reduce in (None, compiled.variant.all_reduce)
+        if all_reduce in (None, compiled.plan.all_reduce)
     ]
     return max(runs, key=lambda run: run.rate)
 

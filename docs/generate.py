@@ -26,8 +26,10 @@ from sipml_core.experiment import (
 )
 from sipml_core.model import Cluster
 from sipml_core.plugin import (
+    AllReduce,
     Component,
     Estimator,
+    Exchange,
     GpuModel,
     Placer,
     Registry,
@@ -50,6 +52,8 @@ HOOKS: dict[str, tuple[type[Component] | None, str]] = {
     "sipml_topologies": (Topology, "plugins/sipml_elect_flat/__init__.py"),
     "sipml_schedulers": (Scheduler, "examples/third_party_scheduler/sipml_hottest_first.py"),
     "sipml_estimators": (Estimator, "docs/plugins/examples/sipml_estimators.py"),
+    "sipml_exchanges": (Exchange, "docs/plugins/examples/sipml_exchanges.py"),
+    "sipml_all_reduces": (AllReduce, "docs/plugins/examples/sipml_all_reduces.py"),
     "sipml_run_started": (None, "docs/plugins/examples/sipml_run_started.py"),
     "sipml_run_finished": (None, "docs/plugins/examples/sipml_run_finished.py"),
 }

@@ -18,9 +18,10 @@ from sipml_core.cases.steps import (
     circuits_for,
     group_template,
     lowered,
+    network_prices,
     whole_job,
 )
-from sipml_core.cases.variants import Variant, exchanges, variants_of
+from sipml_core.cases.variants import Variant, group_shape, offered_exchanges, variants_of
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold
 from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
@@ -67,8 +68,8 @@ class CompiledCase:
             notes.append("GPUs may send and receive more than cluster.bandwidth_gbps")
         if not self.variant.placement.converged:
             notes.append("Algorithm 1 did not converge; a fallback placement is used")
-        if self.plan.exchange == "chain":
-            notes.append("GPUs of a group exchange along a chain")
+        if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
+            notes.append(f"GPUs of a group exchange by {self.variant.exchange.name!r}")
         if self.repeats > 1:
             notes.append(f"simulated {self.plan.dp // self.repeats} of {self.plan.dp} groups")
         return tuple(notes)
@@ -90,7 +91,7 @@ class CaseTraffic:
 
 
 def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
-    """Return the case in each exchange inside groups, and each all-reduce, that its fabric offers.
+    """Return the case with each exchange inside groups, and each all-reduce, that suits its fabric.
 
     Raises
     ------
@@ -118,22 +119,25 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
     check_scheduler(fabric, case.interconnect)
     found: list[T] = []
     refusals: list[InfeasibleError] = []
-    for exchange in exchanges(fabric, case.plan):
+    gpu_gbps = case.interconnect.cluster.bandwidth_gbps
+    prices = reuse(network_prices, fabric, case.plan.mp, case.plan.dp, gpu_gbps)
+    group = group_shape(fabric, case.plan, prices, gpu_gbps)
+    for exchange in offered_exchanges(case, group):
         try:
-            found += [step(variant, reuse) for variant in variants_of(case, fabric, exchange, reuse)]
+            variants = variants_of(case, fabric, exchange, group, prices, reuse)
+            found += [step(variant, reuse) for variant in variants]
         except InfeasibleError as error:
             refusals.append(error)
     if not found:
-        raise refusals[0]  # where both exchanges are tried, the chain, which is less limited
+        raise refusals[0]  # on circuits that of the chain, which is the least limited
     return found
 
 
 def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     """Return the variant's groups with GPUs."""
-    template = reuse(group_template, variant.placement, variant.plan)
-    hint = variant.fabric.hints.order
-    order = None if hint is None else tuple(hint.tolist())
-    return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.server_gpus)
+    template = reuse(group_template, variant.placement, variant.plan, variant.exchange, variant.group)
+    order = None if variant.fabric.hints.order is None else tuple(variant.fabric.hints.order.tolist())
+    return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers)
 
 
 def compile_variant(variant: Variant, reuse: Reuse) -> CompiledCase:

@@ -8,25 +8,29 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
+from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect
-from sipml_core.lowering import GroupTemplate, Lowering
+from sipml_core.lowering import GroupTemplate, Lowering, Trees
 from sipml_core.model import (
     BalancedGraph,
     Cluster,
     Fabric,
+    GroupShape,
     Network,
     OpGraph,
     Placement,
     PlacementLimits,
     Plan,
     Prices,
+    Routes,
     TaskGraph,
     refuse_excess,
 )
 from sipml_core.partition import Layout, choose_splits, fixed_layout, partition
-from sipml_core.plugin import GpuModel, Placer, Topology, Workload
+from sipml_core.plugin import Exchange, GpuModel, Placer, Topology, Workload
 from sipml_core.scheduling import (
     ScheduledCircuits,
     circuit_traffic,
@@ -39,17 +43,19 @@ from sipml_core.scheduling import (
 
 
 def built_fabric(topology: Topology, cluster: Cluster) -> Fabric:
-    """Return the fabric of a topology; `PluginError` if what it builds is none."""
+    """Return the fabric of a topology; `PluginError` if what it builds is none, or has no routes."""
     fabric = topology.build(cluster)
     if not isinstance(fabric, Fabric):
         raise PluginError(
-            f"topology {topology.name!r}: build returned a {type(fabric).__name__}, not a "
+            f"{named(topology)}: build returned a {type(fabric).__name__}, not a "
             "Fabric (Fabric.from_networkx makes one of a graph)"
         )
     if fabric.gpus != cluster.gpus:
-        raise PluginError(
-            f"topology {topology.name!r} joins {fabric.gpus} GPUs, but cluster.gpus is {cluster.gpus}"
-        )
+        raise PluginError(f"{named(topology)} joins {fabric.gpus} GPUs, but cluster.gpus is {cluster.gpus}")
+    if cluster.gpus > 1:
+        routes = fabric.route(np.array([0]), np.array([1]))
+        if not isinstance(routes, Routes):
+            raise PluginError(f"{named(topology)}: route returned a {type(routes).__name__}, not Routes")
     return fabric
 
 
@@ -81,6 +87,37 @@ def op_layout(
     )  # fmt: skip
 
 
+def network_prices(fabric: Fabric, mp: int, dp: int, gpu_gbps: float) -> Prices:
+    """Return what the fabric gives a GPU that sends to all of its group, and to its counterpart, at once.
+
+    Pairs send equally, all groups at the same time; a link that they share divides its capacity. What
+    circuits will be given to a pair is not known yet: there only the ports count.
+    """
+    position = np.arange(mp * dp, dtype=np.int32) if fabric.hints.order is None else fabric.hints.order
+    group = position[:mp]
+    src, dst = (ends.reshape(-1) for ends in np.meshgrid(group, group, indexing="ij"))
+    inside = src != dst
+    counterpart = np.roll(position, -mp)
+    return Prices(
+        group_gbps=min(gpu_gbps, max(mp - 1, 1) * _pair_gbps(fabric, src[inside], dst[inside], gpu_gbps)),
+        replica_gbps=min(gpu_gbps, _pair_gbps(fabric, position, counterpart, gpu_gbps)),
+    )
+
+
+def _pair_gbps(
+    fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32], unlimited_gbps: float
+) -> float:
+    """Return what each pair gets where all send equally much at the same time. [Gbps]"""
+    if not len(src) or (src == dst).any():
+        return unlimited_gbps
+    routes = fabric.route(src, dst).flat()
+    fixed = routes.links < fabric.fixed_links
+    links, weight = routes.links[fixed], np.asarray(routes.weight)[fixed]
+    load = np.bincount(links, weights=weight, minlength=fabric.fixed_links)
+    used = load > 0
+    return float((fabric.link_gbps[used] / load[used]).min(initial=unlimited_gbps))
+
+
 def balanced_graph(
     graph: OpGraph, layout: str, gpu: GpuModel, cluster: Cluster, plan: Plan, prices: Prices
 ) -> BalancedGraph:
@@ -94,17 +131,18 @@ def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits) -> Pla
     return placer.place(graph, limits)
 
 
-def group_template(placement: Placement, plan: Plan) -> GroupTemplate:
+def group_template(placement: Placement, plan: Plan, exchange: Exchange, shape: GroupShape) -> GroupTemplate:
     """Return what one group does in one iteration, wherever its GPUs are."""
-    return GroupTemplate.of(placement, plan)
+    trees = Trees(parents=exchange.parents(shape), relays=shape.few_peers)
+    return GroupTemplate.of(placement, plan, trees)
 
 
 def lowered(
-    template: GroupTemplate, cluster: Cluster, order: tuple[int, ...] | None, server_gpus: int | None
+    template: GroupTemplate, cluster: Cluster, order: tuple[int, ...] | None, tiers: tuple[int, ...]
 ) -> Lowering:
-    """Return the template with GPUs for all groups; `order` and `server_gpus` as in `Fabric`."""
+    """Return the template with GPUs for all groups; `order` as in `Fabric`, `tiers` as in `AllReduce`."""
     positions = None if order is None else np.array(order, dtype=np.int32)
-    return Lowering.of(template, cluster, order=positions, server_gpus=server_gpus)
+    return Lowering.of(template, cluster, order=positions, tiers=tiers)
 
 
 def whole_job(lowering: Lowering, jitter: float, seed: int) -> TaskGraph:

@@ -6,7 +6,7 @@ import attrs
 
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.collectives import all_reduce_bytes
-from sipml_core.lowering.exchanges import chained
+from sipml_core.lowering.exchanges import Trees, routed
 from sipml_core.lowering.gradients import Bucket, plan_buckets
 from sipml_core.lowering.grouptasks import GroupTasks, group_tasks
 from sipml_core.lowering.transfers import Transfers, plan_transfers
@@ -37,16 +37,24 @@ class GroupTemplate:
     buckets: list[Bucket]
 
     @classmethod
-    def of(cls, placement: Placement, plan: Plan) -> GroupTemplate:
-        """Return the template of the groups of `plan`; `ConfigError` if `placement` is for another mp."""
+    def of(cls, placement: Placement, plan: Plan, trees: Trees | None = None) -> GroupTemplate:
+        """Return the template of the groups of `plan`; `ConfigError` if `placement` is for another mp.
+
+        Parameters
+        ----------
+        trees
+            Along which the group exchanges; None: from each maker to each user.
+        """
         if placement.limits.devices != plan.mp:
             raise ConfigError(
                 f"placement is for mp={placement.limits.devices}, the strategy has mp={plan.mp}"
             )
         group = group_tasks(placement, recompute=plan.recompute)
         transfers, limits = plan_transfers(group), placement.limits
-        if plan.exchange == "chain":
-            transfers, limits = chained(transfers, group), attrs.evolve(limits, range_hops=1)
+        if trees is not None and not trees.direct:
+            transfers = routed(transfers, group, trees)
+            if trees.relays:
+                limits = attrs.evolve(limits, range_hops=1)
         return cls(
             plan=plan,
             group=group,
@@ -65,6 +73,6 @@ class GroupTemplate:
         return TrafficBytes(activations=activations, gradients=gradients)
 
 
-def traffic_bytes(placement: Placement, plan: Plan) -> TrafficBytes:
+def traffic_bytes(placement: Placement, plan: Plan, trees: Trees | None = None) -> TrafficBytes:
     """Return the bytes that `lower` sends in one iteration, by kind."""
-    return GroupTemplate.of(placement, plan).traffic
+    return GroupTemplate.of(placement, plan, trees).traffic

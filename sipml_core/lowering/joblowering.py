@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.collectives import Rings
+from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
@@ -24,6 +25,7 @@ def lower(
     *,
     order: NDArray[np.int32] | None = None,
     server_gpus: int | None = None,
+    trees: Trees | None = None,
 ) -> TaskGraph:
     """Return tasks, transfers and collectives of `plan.iterations` training steps on all mp x dp GPUs.
 
@@ -41,13 +43,16 @@ def lower(
         Synchronise in two tiers, inside servers of this many consecutive positions, then across
         (see `two_tiers_fit`); None: one flat ring over the groups.
 
+    trees
+        Along which a group exchanges; None: from each maker to each user.
+
     Raises
     ------
     ConfigError
         Placement, strategy and cluster disagree about the number of GPUs; `order` is no
         permutation; groups and servers do not nest.
     """
-    template = GroupTemplate.of(placement, plan)
+    template = GroupTemplate.of(placement, plan, trees)
     return Lowering.of(template, cluster, order=order, server_gpus=server_gpus).tasks()
 
 
@@ -81,15 +86,23 @@ class Lowering:
         *,
         order: NDArray[np.int32] | None = None,
         server_gpus: int | None = None,
+        tiers: tuple[int, ...] | None = None,
     ) -> Lowering:
-        """See `lower`."""
+        """Return the template with GPUs for all groups; see `lower`.
+
+        Parameters
+        ----------
+        tiers
+            Shape into which the dp counterparts of a device are arranged, innermost last; None: what
+            `server_gpus` says.
+        """
         speed = np.ones(cluster.gpus)
         for gpu, relative in cluster.gpu_speed:
             speed[gpu] = relative
         return cls(
             template=template,
             gpu_of=_gpu_of(template.plan, cluster, order),
-            tiers=_tiers(template.plan, server_gpus),
+            tiers=tiers or _tiers(template.plan, server_gpus),
             speed=speed,
         )
 

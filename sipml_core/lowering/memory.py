@@ -109,7 +109,7 @@ def check_parameters(graph: OpGraph, plan: Plan, memory_bytes: float) -> float:
     if needed > memory_bytes:
         raise InfeasibleError(
             f"{graph.name} with mp={plan.mp} does not fit: parameters, gradients and optimizer state alone "
-            f"are {format_bytes(needed)} on a GPU, which has {format_bytes(memory_bytes)}; raise mp"
+            f"are {format_bytes(needed)}, the GPU has {format_bytes(memory_bytes)}; raise mp"
         )
     return needed
 

@@ -9,6 +9,7 @@ from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, Placem
 from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.groupshape import GroupShape, ReplicaShape
 from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.network import Network, check_routes, refuse_excess
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
@@ -18,7 +19,7 @@ from sipml_core.model.plan import Execution, Plan
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
-from sipml_core.model.results import CaseResult, Result
+from sipml_core.model.results import FAILED, INFEASIBLE, OK, UNFINISHED, CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
@@ -27,12 +28,16 @@ from sipml_core.model.traffic import TrafficMatrix
 
 __all__ = [
     "BARRIER",
+    "FAILED",
+    "INFEASIBLE",
     "MAX_GPUS",
     "MAX_RANK",
     "MAX_SAMPLES",
     "NO_LINK",
+    "OK",
     "PRECISIONS",
     "SILENT",
+    "UNFINISHED",
     "Axis",
     "BalancedGraph",
     "CaseResult",
@@ -44,6 +49,7 @@ __all__ = [
     "FabricHints",
     "FabricWords",
     "FoldableControl",
+    "GroupShape",
     "Network",
     "Nodes",
     "Op",
@@ -59,6 +65,7 @@ __all__ = [
     "Precision",
     "Prices",
     "Progress",
+    "ReplicaShape",
     "Result",
     "Role",
     "Routes",

@@ -6,10 +6,12 @@ Imports only `model`, `fields` and `errors`.
 
 from sipml_core.plugin.hookspecs import hookimpl
 from sipml_core.plugin.interfaces import (
+    AllReduce,
     Component,
     Convergence,
     DemandForecast,
     Estimator,
+    Exchange,
     GpuModel,
     Placer,
     Scheduler,
@@ -21,11 +23,13 @@ from sipml_core.plugin.signals import interrupts_blocked
 
 __all__ = [
     "API_VERSION",
+    "AllReduce",
     "Component",
     "Convergence",
     "DemandForecast",
     "Entry",
     "Estimator",
+    "Exchange",
     "GpuModel",
     "Placer",
     "Registry",

@@ -10,7 +10,16 @@ import pluggy
 if TYPE_CHECKING:
     from sipml_core.experiment import Experiment
     from sipml_core.model import Result
-    from sipml_core.plugin.interfaces import Estimator, GpuModel, Placer, Scheduler, Topology, Workload
+    from sipml_core.plugin.interfaces import (
+        AllReduce,
+        Estimator,
+        Exchange,
+        GpuModel,
+        Placer,
+        Scheduler,
+        Topology,
+        Workload,
+    )
 
 #: Entry-point group, and prefix of every hook.
 PROJECT = "sipml"
@@ -51,6 +60,16 @@ def sipml_schedulers() -> Iterable[type[Scheduler]]:  # type: ignore[empty-body]
 @hookspec
 def sipml_estimators() -> Iterable[type[Estimator]]:  # type: ignore[empty-body]
     """Traffic estimators that this plugin offers. Called once, when plugins load; names must be unique."""
+
+
+@hookspec
+def sipml_exchanges() -> Iterable[type[Exchange]]:  # type: ignore[empty-body]
+    """Exchanges inside groups that this plugin offers. Called once, when plugins load; names are unique."""
+
+
+@hookspec
+def sipml_all_reduces() -> Iterable[type[AllReduce]]:  # type: ignore[empty-body]
+    """All-reduces over replicas that this plugin offers. Called once, when plugins load; names are unique."""
 
 
 @hookspec

@@ -51,7 +51,7 @@ def _of_variant(traffic: CaseTraffic) -> Estimate:
     network = _share(traffic, tasks)
     return Estimate(
         iteration_us=simulate(tasks, network, queue=variant.case.engine.queue).total_us,
-        all_reduce=variant.all_reduce,
+        all_reduce=variant.plan.all_reduce,
         exchange=variant.plan.exchange,
         memory_bytes=variant.memory_bytes,
     )
