@@ -64,6 +64,8 @@ class CompiledCase:
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of how the case was compiled."""
         notes = list(self.fabric.words.notes)
+        if self.fabric.hints.above_bandwidth:
+            notes.append("GPUs may send and receive more than cluster.bandwidth_gbps")
         if not self.variant.placement.converged:
             notes.append("Algorithm 1 did not converge; a fallback placement is used")
         if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:

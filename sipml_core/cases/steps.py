@@ -27,6 +27,7 @@ from sipml_core.model import (
     Prices,
     Routes,
     TaskGraph,
+    refuse_excess,
 )
 from sipml_core.partition import Layout, choose_splits, fixed_layout, partition
 from sipml_core.plugin import Exchange, GpuModel, Placer, Topology, Workload
@@ -178,7 +179,9 @@ def circuits_for(
         A pair that must talk has no route; or circuits are set once and leave out a pair that cannot be
         relayed either.
     """
-    network = network or Network.of(fabric, tasks)
+    if network is None:
+        network = Network.of(fabric, tasks)
+        refuse_excess(fabric, network, interconnect.cluster.bandwidth_gbps)
     control, scheduler, estimator = fabric.circuits, interconnect.scheduler, interconnect.estimator
     if control is None or scheduler is None or estimator is None:
         return Driven(network=network, circuits=None)

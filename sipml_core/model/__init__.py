@@ -11,7 +11,7 @@ from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.groupshape import GroupShape, ReplicaShape
 from sipml_core.model.hints import FabricHints, FabricWords
-from sipml_core.model.network import Network, check_routes
+from sipml_core.model.network import Network, check_routes, refuse_excess
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
 from sipml_core.model.opwork import OpWork, op_work
 from sipml_core.model.pairs import PairIndex, sorted_unique
@@ -82,5 +82,6 @@ __all__ = [
     "check_routes",
     "op_work",
     "precision",
+    "refuse_excess",
     "sorted_unique",
 ]
