@@ -24,7 +24,8 @@ from sipml_core.model import (
     Prices,
     TaskGraph,
 )
-from sipml_core.partition import Layout, choose_splits, fixed_layout, partition
+from sipml_core.partition import Layout, choose_splits, cut_stages, fixed_layout, partition
+from sipml_core.placement import place_in_stages
 from sipml_core.plugin import GpuModel, Placer, Topology, Workload
 from sipml_core.scheduling import (
     ScheduledCircuits,
@@ -69,7 +70,7 @@ def op_layout(
         return fixed_layout(graph, name)
     return choose_splits(
         graph, gpu, cluster, mp=plan.mp, dp=plan.dp,
-        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute,
+        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full",
     )  # fmt: skip
 
 
@@ -81,13 +82,18 @@ def balanced_graph(
     return partition(graph, gpu, cluster, mp=plan.mp, tau_us=plan.tau_us, layout=cuts)
 
 
-def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits) -> Placement:
-    """Return a device of the group for each sub-op."""
-    return placer.place(graph, limits)
+def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: Plan) -> Placement:
+    """Return a device of the replica for each sub-op, of `limits.devices` for each stage."""
+    if plan.pp == 1:
+        return placer.place(graph, limits)
+    # An op takes as long as its longest part: the parts are on as many devices.
+    time_us = np.maximum.reduceat(graph.duration_us, graph.first[:-1])
+    part = cut_stages(graph.graph, time_us, plan.model_parts, plan.stage_tolerance)
+    return place_in_stages(placer, graph, limits, part, plan.pp)
 
 
 def group_template(placement: Placement, plan: Plan) -> GroupTemplate:
-    """Return what one group does in one iteration, wherever its GPUs are."""
+    """Return what one replica does with one micro-batch, wherever its GPUs are."""
     return GroupTemplate.of(placement, plan)
 
 

@@ -7,9 +7,9 @@ import attrs
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import balanced_graph, op_graph, placed
-from sipml_core.lowering import check_memory
+from sipml_core.lowering import check_memory, replicas_in_server
 from sipml_core.model import Fabric, Placement, Plan, Prices
-from sipml_core.placement import placement_limits
+from sipml_core.placement import check_reach, placement_limits
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -48,7 +48,7 @@ def all_reduce_servers(fabric: Fabric, plan: Plan) -> list[int | None]:
     Two tiers are possible where whole groups fill whole servers, and more than one server.
     """
     size = fabric.server_gpus
-    if not size or size <= plan.mp or size % plan.mp or plan.gpus % size or plan.gpus == size:
+    if not size or plan.gpus == size or plan.mp % size == 0 or replicas_in_server(plan, size) == 1:
         return [None]
     return [None, size]
 
@@ -62,14 +62,15 @@ def variants_of(case: Case, fabric: Fabric, exchange: str, reuse: Reuse) -> list
         The plan does not fit the memory, or the degree and reach of the fabric.
     """
     plan, cluster = case.plan, case.interconnect.cluster
+    check_reach(plan, fabric.reach_hops)
     limits = placement_limits(
         plan.mp, plan.dp, fabric.degree, fabric.reach_hops,
-        ring_peers=plan.ring_peers, chain=exchange == "chain",
+        ring_peers=plan.ring_peers, stage_peers=plan.stage_peers, chain=exchange == "chain",
     )  # fmt: skip
-    graph = reuse(op_graph, case.job.workload, plan.local_batch, case.precision)
+    graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision)
     prices = Prices.flat(cluster.bandwidth_gbps)
     balanced = reuse(balanced_graph, graph, case.job.table.layout, case.gpu, cluster, plan, prices)
-    placement = reuse(placed, case.job.placer, balanced, limits)
+    placement = reuse(placed, case.job.placer, balanced, limits, plan)
     chosen = attrs.evolve(plan, exchange=exchange)
     memory_bytes = check_memory(placement, chosen, case.gpu.memory_bytes)
     return [

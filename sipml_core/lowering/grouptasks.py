@@ -54,15 +54,17 @@ class GroupTasks:
 
         A device does a duplicated op once: its parts there share the time.
         """
-        graph, devices = self.graph, self.placement.limits.devices
+        graph, devices = self.graph, self.placement.devices
         once = graph.subop_op * devices + self.placement.device
         shares = np.bincount(once)[once]
         each_us = np.where(graph.duplicated[graph.subop_op], graph.duration_us / shares, graph.duration_us)
         return np.asarray(each_us[self.subop], dtype=np.float64)
 
 
-def group_tasks(placement: Placement, *, recompute: bool) -> GroupTasks:
-    """Return the tasks of one group; with `recompute`, forward ops run again where `checkpoints` says so.
+def group_tasks(
+    placement: Placement, *, recompute: bool | str, in_flight: NDArray[np.int64] | None = None
+) -> GroupTasks:
+    """Return the tasks of one replica; forward ops run again where `checkpoints` says so.
 
     Examples
     --------
@@ -79,7 +81,7 @@ def group_tasks(placement: Placement, *, recompute: bool) -> GroupTasks:
      [2 2 2 2 2 2 4 4 4 5 5 5]]
     """
     graph = placement.graph
-    plan = checkpoints(graph.graph, recompute=recompute)
+    plan = checkpoints(graph.graph, recompute=recompute, part=placement.part, in_flight=in_flight)
 
     # Sub-ops that run twice; `copy`: the task that is each sub-op's second run, or -1. [sub-ops]
     again = np.flatnonzero(plan.runs_again[graph.subop_op]).astype(np.int32)
@@ -189,7 +191,8 @@ def _gates(
 ) -> tuple[Indices, Indices]:
     """Return which tasks second runs wait for: the last backward sub-op above their segment.
 
-    On their device, or in the group if the device has none. [gated], [gated]
+    On their device, or in the group if the device has none; those of the last segment of a pipeline stage are
+    not gated here, as the gradients come from the next stage. [gated], [gated]
 
     Examples
     --------
@@ -205,13 +208,18 @@ def _gates(
     graph = placement.graph
     segment = plan.segment[graph.subop_op]
     backward = np.flatnonzero(is_phase(graph, Phase.BACKWARD)).astype(np.int32)
+    part = placement.part[graph.subop_op]
+    # Part of each segment that runs again; -1: it does not. [segments]
+    part_of = np.full(plan.segments, -1, dtype=np.int32)
+    part_of[segment[again]] = part[again]
     # What each second run waits for; -1: nothing. [again]
     before = np.full(len(again), -1, dtype=np.int32)
-    for number in range(plan.segments):
-        above = backward[(segment[backward] > number) & (backward < anchors[number])]
+    for number in np.flatnonzero(part_of >= 0).tolist():
+        here = part[backward] == part_of[number]
+        above = backward[here & (segment[backward] > number) & (backward < anchors[number])]
         if len(above):
             # The last of these on each device. [devices]
-            last = np.full(placement.limits.devices, above[-1], dtype=np.int32)
+            last = np.full(placement.devices, above[-1], dtype=np.int32)
             last[placement.device[above]] = above
             mine = segment[again] == number
             before[mine] = last[placement.device[again[mine]]]

@@ -15,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
+from sipml_core.model import Plan
 
 
 class PassKind(IntEnum):
@@ -90,6 +91,19 @@ def in_flight(passes: Passes, chunks: Sequence[int]) -> NDArray[np.int64]:
 def most_in_flight(passes: Passes) -> int:
     """Return the most micro-batches that the stage holds at once, whole or over one of its chunks."""
     return int(in_flight(passes, sorted({p.chunk for p in passes})).max())
+
+
+def parts_in_flight(plan: Plan) -> NDArray[np.int64]:
+    """Return the most micro-batches of each part of the model that are kept at once. [parts]
+
+    >>> parts_in_flight(Plan(mp=1, pp=3, dp=1, global_batch=8, micro_batch=1)).tolist()
+    [3, 2, 1]
+    """
+    held = np.ones(plan.model_parts, dtype=np.int64)
+    for stage, passes in enumerate(schedule(plan.schedule, plan.pp, plan.micro_batches, plan.chunks)):
+        parts = range(stage, plan.model_parts, plan.pp)
+        held[parts] = in_flight(passes, parts).max(axis=0)
+    return held
 
 
 def _gpipe(stage: int, stages: int, micro_batches: int, chunks: int) -> Passes:

@@ -12,7 +12,7 @@ from sipml_core.model.network import Network, check_routes
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
 from sipml_core.model.opwork import OpWork, op_work
 from sipml_core.model.pairs import PairIndex, sorted_unique
-from sipml_core.model.plan import Execution, Plan
+from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompute_level
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
@@ -30,6 +30,8 @@ __all__ = [
     "MAX_SAMPLES",
     "NO_LINK",
     "PRECISIONS",
+    "RECOMPUTE",
+    "SCHEDULES",
     "SILENT",
     "Axis",
     "BalancedGraph",
@@ -67,5 +69,6 @@ __all__ = [
     "check_routes",
     "op_work",
     "precision",
+    "recompute_level",
     "sorted_unique",
 ]

@@ -9,7 +9,7 @@ import pytest
 
 from sipml_core.engine import simulate
 from sipml_core.errors import SipmlError
-from sipml_core.lowering.schedules import Pass, PassKind, Passes, in_flight, most_in_flight, schedule
+from sipml_core.lowering.schedules import Pass, Passes, PassKind, in_flight, most_in_flight, schedule
 from sipml_core.model import Network, TaskBuilder
 from sipml_core.testing.worked import switch
 
@@ -21,7 +21,7 @@ SHAPES = [(p, m) for p in (1, 2, 3, 4, 7, 8) for m in (1, 2, 3, 4, 8, 16, 24)]
 def run(
     passes: tuple[Passes, ...], duration_us: dict[PassKind, float], slow: dict[int, float] | None = None
 ) -> float:
-    """Simulate one task for each pass, one GPU for each stage, and nearly nothing sent; return the time. [us]"""
+    """Return the time of one task for each pass, a GPU for each stage, and nearly nothing sent. [us]"""
     stages = len(passes)
     last = max(each.chunk for stage in passes for each in stage)
     builder = TaskBuilder(stages)
