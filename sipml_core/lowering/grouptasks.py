@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.lowering.recompute import Checkpoints, checkpoints
-from sipml_core.model import BalancedGraph, Phase, Placement, sorted_unique
+from sipml_core.model import BalancedGraph, OpGraph, Phase, Placement, Role, sorted_unique
 
 Indices = NDArray[np.int32]
 
@@ -62,9 +62,15 @@ class GroupTasks:
 
 
 def group_tasks(
-    placement: Placement, *, recompute: bool | str, in_flight: NDArray[np.int64] | None = None
+    placement: Placement,
+    *,
+    recompute: bool | str,
+    in_flight: NDArray[np.int64] | None = None,
+    late_weights: bool = False,
 ) -> GroupTasks:
     """Return the tasks of one replica; forward ops run again where `checkpoints` says so.
+
+    With `late_weights`, gradients of parameters are made in a later pass, which second runs do not wait for.
 
     Examples
     --------
@@ -90,7 +96,7 @@ def group_tasks(
     subop = np.concatenate([np.arange(graph.subops, dtype=np.int32), again])
 
     anchors = _anchors(graph, plan)
-    gate_before, gate_after = _gates(placement, plan, again, anchors)
+    gate_before, gate_after = _gates(placement, plan, again, anchors, late_weights=late_weights)
     edge, source, target = _edges(graph, plan, copy)
     return GroupTasks(
         placement=placement,
@@ -111,6 +117,18 @@ def group_tasks(
 def is_phase(graph: BalancedGraph, phase: Phase) -> NDArray[np.bool_]:
     """Return which sub-ops belong to a phase. [sub-ops]"""
     return np.array([op.phase is phase for op in graph.graph.ops], dtype=np.bool_)[graph.subop_op]
+
+
+def makes_weights_only(graph: OpGraph) -> NDArray[np.bool_]:
+    """Return which ops are backward and make nothing but gradients of parameters. [ops]"""
+    return np.array(
+        [
+            op.phase is Phase.BACKWARD
+            and all(graph.tensor[o.tensor].role is Role.GRADIENT for o in op.writes)
+            for op in graph.ops
+        ],
+        dtype=np.bool_,
+    )
 
 
 def unique_pairs(first: Indices, second: Indices) -> tuple[Indices, Indices]:
@@ -187,7 +205,7 @@ def _positions(graph: BalancedGraph, plan: Checkpoints, again: Indices, anchors:
 
 
 def _gates(
-    placement: Placement, plan: Checkpoints, again: Indices, anchors: Indices
+    placement: Placement, plan: Checkpoints, again: Indices, anchors: Indices, *, late_weights: bool = False
 ) -> tuple[Indices, Indices]:
     """Return which tasks second runs wait for: the last backward sub-op above their segment.
 
@@ -207,7 +225,10 @@ def _gates(
     """
     graph = placement.graph
     segment = plan.segment[graph.subop_op]
-    backward = np.flatnonzero(is_phase(graph, Phase.BACKWARD)).astype(np.int32)
+    is_backward = is_phase(graph, Phase.BACKWARD)
+    if late_weights:
+        is_backward &= ~makes_weights_only(graph.graph)[graph.subop_op]
+    backward = np.flatnonzero(is_backward).astype(np.int32)
     part = placement.part[graph.subop_op]
     # Part of each segment that runs again; -1: it does not. [segments]
     part_of = np.full(plan.segments, -1, dtype=np.int32)

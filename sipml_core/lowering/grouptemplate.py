@@ -47,7 +47,12 @@ class GroupTemplate:
                 f"placement is for mp={placement.limits.devices}, pp={placement.stages}; the strategy has "
                 f"mp={plan.mp}, pp={plan.pp}"
             )
-        group = group_tasks(placement, recompute=plan.recompute, in_flight=parts_in_flight(plan))
+        group = group_tasks(
+            placement,
+            recompute=plan.recompute,
+            in_flight=parts_in_flight(plan),
+            late_weights=plan.schedule == "zb-h1",
+        )
         transfers, limits = plan_transfers(group), placement.limits
         if plan.exchange == "chain":
             transfers, limits = chained_in_stages(transfers, group), attrs.evolve(limits, range_hops=1)

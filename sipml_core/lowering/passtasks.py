@@ -7,9 +7,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import InfeasibleError
-from sipml_core.lowering.grouptasks import GroupTasks, Indices
+from sipml_core.lowering.grouptasks import GroupTasks, Indices, makes_weights_only
 from sipml_core.lowering.schedules import Pass, Passes, PassKind, schedule
-from sipml_core.model import Phase, Plan, Role
+from sipml_core.model import Phase, Plan
 
 #: Pass kinds, numbered within a part.
 _KINDS = len(PassKind)
@@ -122,13 +122,10 @@ def row_of(each: Pass) -> int:
 def _rows(group: GroupTasks, *, split: bool) -> Indices:
     """Return the row of each task; with `split`, backward ops that make only gradients are late. [tasks]"""
     graph = group.graph.graph
-    kind = np.full(len(graph.ops), -1, dtype=np.int32)
-    for index, op in enumerate(graph.ops):
-        if op.phase is Phase.FORWARD:
-            kind[index] = PassKind.FORWARD
-        elif op.phase is Phase.BACKWARD:
-            late = split and all(graph.tensor[o.tensor].role is Role.GRADIENT for o in op.writes)
-            kind[index] = PassKind.WEIGHTS if late else PassKind.BACKWARD
+    of_phase = {Phase.FORWARD: PassKind.FORWARD, Phase.BACKWARD: PassKind.BACKWARD, Phase.OPTIMIZER: -1}
+    kind = np.array([of_phase[op.phase] for op in graph.ops], dtype=np.int32)
+    if split:
+        kind[makes_weights_only(graph)] = PassKind.WEIGHTS
     kind = kind[group.op]
     # Second runs are part of the backward pass.
     kind[group.graph.subops :] = PassKind.BACKWARD

@@ -84,7 +84,7 @@ def checkpoints(
     part_of = np.zeros(int(segment.max(initial=0)) + 1, dtype=np.int32)
     part_of[segment[forward]] = part[forward]
     if level == "selective":
-        kept = ~_written_by(graph, core)
+        kept = ~_written_by(graph, core) | _read_elsewhere(graph, segment)
         just_made = np.ones(len(part_of), dtype=np.bool_)
         just_made[segment[core]] = False
     else:
@@ -96,14 +96,22 @@ def checkpoints(
 
 
 def _attention_core(graph: OpGraph) -> NDArray[np.bool_]:
-    """Return forward ops that make something of all pairs of tokens: scores, softmax, dropout. [ops]"""
+    """Return forward ops that make or read something of all pairs of tokens: scores to context. [ops]
+
+    These are a softmax, what makes its input, and what reads its output, through elementwise ops.
+    """
+    forward = [index for index, op in enumerate(graph.ops) if op.phase is Phase.FORWARD]
+    scores = {
+        o.tensor for index in forward if graph.ops[index].kind == "softmax" for o in graph.ops[index].reads
+    }
     core = np.zeros(len(graph.ops), dtype=np.bool_)
-    softmax_of = {o.tensor for op in graph.ops if op.kind == "softmax" for o in (*op.reads, *op.writes)}
-    for index, op in enumerate(graph.ops):
-        if op.phase is Phase.FORWARD:
-            touches = {o.tensor for o in (*op.reads, *op.writes)}
-            reads_only = op.kind == "attention" and not softmax_of & {o.tensor for o in op.writes}
-            core[index] = bool(touches & softmax_of) and not reads_only
+    pairs: set[str] = set()
+    for index in forward:
+        op = graph.ops[index]
+        reads, writes = {o.tensor for o in op.reads}, {o.tensor for o in op.writes}
+        core[index] = bool(writes & scores or reads & (scores | pairs))
+        if op.kind == "softmax" or (op.kind == "elementwise" and reads & pairs):
+            pairs |= writes
     return core
 
 
