@@ -7,15 +7,18 @@ efficiencies come from single GPUs (docs/gpu-models.md), bandwidths from data sh
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 import attrs
 
+import sipml_core as sipml
 from sipml_core.cases import Case, Reuse, compile_case
 from sipml_core.engine import simulate
-from sipml_core.experiment import apply_overrides, read_experiment, read_tables
-from sipml_core.plugin import Registry, load
+
+#: Values by path, as of `sipml.run`.
+Changes = Mapping[str, Any]
 
 EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
 
@@ -39,20 +42,19 @@ class Prediction:
     all_reduce: str
 
 
-def predict(registry: Registry, label: str, *overrides: str, all_reduce: str | None = None) -> Prediction:
+def predict(label: str, changes: Changes = {}, all_reduce: str | None = None) -> Prediction:  # noqa: B006
     """Throughput of one case of the examples, as `run` has it.
 
     Parameters
     ----------
-    overrides
-        Changes to the file, as of `run --set`.
+    changes
+        Of the file, by path.
     all_reduce
         The all-reduce; None: the faster one.
     """
-    tables: dict[str, Any] = apply_overrides(read_tables(EXAMPLES / FILE[label]), overrides)
-    tables["workload"] = [table for table in tables["workload"] if table["label"] == label]
-    experiment = read_experiment(tables, registry)
-    job, interconnect = experiment.jobs[0], experiment.interconnects[0]
+    experiment = sipml.load(EXAMPLES / FILE[label], set=changes)
+    job = next(job for job in experiment.jobs if job.label == label)
+    interconnect = experiment.interconnects[0]
     plan = job.plan(interconnect.cluster.gpus)
     variants = compile_case(Case.of(experiment, job, interconnect, plan), Reuse())
     runs = [
@@ -72,11 +74,11 @@ def error(label: str, rate: float) -> float:
     return rate / min(max(rate, low), high) - 1.0
 
 
-def table(registry: Registry) -> list[str]:
+def table() -> list[str]:
     """Measured and predicted, one line per row."""
     lines = ["| case | measured /s | predicted /s | error | all-reduce |", "|---|--:|--:|--:|---|"]
     for label, (low, high) in MEASURED.items():
-        run = predict(registry, label)
+        run = predict(label)
         all_reduce = run.all_reduce if label != "MP 8" else ""
         lines.append(
             f"| {NAME.get(label, label + ', one server')} | {low} - {high} | {run.rate:.1f} "
@@ -85,25 +87,26 @@ def table(registry: Registry) -> list[str]:
     return lines
 
 
-def ablations(registry: Registry) -> list[str]:
+def ablations() -> list[str]:
     """The same cases with one assumption changed."""
-    slow_uplink, slow_nvlink = "topology.uplink_gbps=80", "cluster.bandwidth_gbps='120 GB/s'"
-    changes: list[tuple[str, str, tuple[str, ...], str | None]] = [
-        ("at the end", "flat ring only", (), "flat"),
-        ("at the end", "InfiniBand at 80 Gb/s", (slow_uplink,), None),
-        ("at the end", "NVLink at 120 GB/s", (slow_nvlink,), None),
-        ("overlapped", "flat ring only", (), "flat"),
-        ("overlapped", "InfiniBand at 80 Gb/s", (slow_uplink,), None),
+    slow_uplink, slow_nvlink = {"topology.uplink_gbps": 80}, {"cluster.bandwidth_gbps": "120 GB/s"}
+    cases: list[tuple[str, str, Changes, str | None]] = [
+        ("at the end", "flat ring only", {}, "flat"),
+        ("at the end", "InfiniBand at 80 Gb/s", slow_uplink, None),
+        ("at the end", "NVLink at 120 GB/s", slow_nvlink, None),
+        ("overlapped", "flat ring only", {}, "flat"),
+        ("overlapped", "InfiniBand at 80 Gb/s", slow_uplink, None),
     ]
     for label in ("MP 8", "DP 2 x MP 4"):
-        changes += [
-            (label, "layout `tensor`: norms, dropout, residuals divided", ("strategy.layout=tensor",), None),
-            (label, "NVLink at 120 GB/s", (slow_nvlink,), None),
-            (label, "the layout sipml chooses", ("strategy.layout=auto",), None),
+        layouts = [{"strategy.layout": layout} for layout in ("tensor", "auto")]
+        cases += [
+            (label, "layout `tensor`: norms, dropout, residuals divided", layouts[0], None),
+            (label, "NVLink at 120 GB/s", slow_nvlink, None),
+            (label, "the layout sipml chooses", layouts[1], None),
         ]
     lines = ["| case | changed | predicted /s | error |", "|---|---|--:|--:|"]
-    for label, what, overrides, all_reduce in changes:
-        rate = predict(registry, label, *overrides, all_reduce=all_reduce).rate
+    for label, what, changes, all_reduce in cases:
+        rate = predict(label, changes, all_reduce).rate
         name = label if label in ("MP 8", "DP 2 x MP 4") else f"DP 16, {label}"
         lines.append(f"| {name} | {what} | {rate:.1f} | {error(label, rate):+.1%} |")
     return lines
@@ -111,8 +114,7 @@ def ablations(registry: Registry) -> list[str]:
 
 def main() -> None:
     """Print both tables."""
-    registry = load()
-    print("\n".join([*table(registry), "", *ablations(registry)]))
+    print("\n".join([*table(), "", *ablations()]))
 
 
 if __name__ == "__main__":
