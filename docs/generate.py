@@ -72,10 +72,13 @@ SECTIONS: tuple[tuple[str, type[Any], str], ...] = (
     ("[cluster]", Cluster, ""),
     ("[gpu]", GpuTable, "The other keys of the table are the options of the GPU model it names."),
     (
-        "[strategy]",
+        "[plan]",
         StrategyTable,
-        "Defaults for every workload; a `strategy = { ... }` inside a `[[workload]]` changes them for that "
-        "one. `placer` names the placement algorithm (default `algorithm1`), as text or as a table with its "
+        "How a job is divided and run: defaults for every workload; a `plan = { ... }` inside a "
+        "`[[workload]]` changes them for that one. `[strategy]` and `strategy = { ... }` are other names of "
+        "the same tables. N = mp x pp x dp; with mp and dp alone there is one stage and all samples of a "
+        "replica pass at once. "
+        "`placer` names the placement algorithm (default `algorithm1`), as text or as a table with its "
         "options.",
     ),
     ("[engine]", EngineTable, ""),

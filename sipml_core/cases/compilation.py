@@ -120,7 +120,7 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
     found: list[T] = []
     refusals: list[InfeasibleError] = []
     gpu_gbps = case.interconnect.cluster.bandwidth_gbps
-    prices = reuse(network_prices, fabric, case.plan.mp, case.plan.dp, gpu_gbps)
+    prices = reuse(network_prices, fabric, case.plan, gpu_gbps)
     group = group_shape(fabric, case.plan, prices, gpu_gbps)
     for exchange in offered_exchanges(case, group):
         try:

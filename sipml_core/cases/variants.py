@@ -12,7 +12,7 @@ from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import balanced_graph, op_graph, placed
 from sipml_core.lowering import Trees, check_memory, check_parameters
 from sipml_core.model import Fabric, GroupShape, Placement, Plan, Prices, ReplicaShape
-from sipml_core.placement import placement_limits
+from sipml_core.placement import check_reach, placement_limits
 from sipml_core.plugin import AllReduce, Exchange
 
 
@@ -37,7 +37,7 @@ def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> 
     """Return where the devices of a group are to each other on a fabric."""
     return GroupShape.of(
         devices=plan.mp,
-        tiers=fabric_tiers(fabric),
+        tiers=fabric_tiers(fabric) if plan.stride("mp") == 1 else (),
         ports_only=prices.group_gbps >= gpu_gbps * (1 - 1e-9),
         few_peers=fabric.circuits is not None,
         reach_hops=fabric.hints.reach_hops,
@@ -46,7 +46,7 @@ def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> 
 
 def replica_shape(fabric: Fabric, plan: Plan) -> ReplicaShape:
     """Return where the replicas are to each other on a fabric."""
-    return ReplicaShape(replicas=plan.dp, devices=plan.mp, tiers=fabric_tiers(fabric))
+    return ReplicaShape(replicas=plan.dp, devices=plan.stride("dp"), tiers=fabric_tiers(fabric))
 
 
 def fabric_tiers(fabric: Fabric) -> tuple[int, ...]:
@@ -87,16 +87,17 @@ def variants_of(
         servers.
     """
     plan, cluster = case.plan, case.interconnect.cluster
+    check_reach(plan, fabric.hints.reach_hops)
     replicas = replica_shape(fabric, plan)
     trees = exchange_trees(exchange, group)
     limits = placement_limits(
         plan.mp, plan.dp, fabric.hints.degree, fabric.hints.reach_hops,
-        ring_peers=plan.ring_peers, chain=trees.relays and not trees.direct,
+        ring_peers=plan.ring_peers, stage_peers=plan.stage_peers, chain=trees.relays and not trees.direct,
     )  # fmt: skip
-    graph = reuse(op_graph, case.job.workload, plan.local_batch, case.precision)
+    graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision)
     check_parameters(graph, plan, case.gpu.memory_bytes)
     balanced = reuse(balanced_graph, graph, case.job.table.layout, case.gpu, cluster, plan, prices)
-    placement = reuse(placed, case.job.placer, balanced, limits)
+    placement = reuse(placed, case.job.placer, balanced, limits, plan)
     memory_bytes = check_memory(placement, plan, case.gpu.memory_bytes)
     return [
         Variant(

@@ -71,7 +71,7 @@ class Pairs:
         ends = position[np.array(PairIndex(gpus).ends(key))]
 
         # Moved on by whole periods. [shifts, pairs]
-        shift = np.arange(0, gpus, lowering.period * lowering.plan.mp)[:, None]
+        shift = np.arange(0, gpus, lowering.period * lowering.plan.replica_gpus)[:, None]
         src, dst = gpu_at[(ends[:, None, :] + shift) % gpus]
         return cls(
             lowering=lowering,
@@ -149,7 +149,7 @@ def fold(
 
 
 def _refuse_uneven_speeds(lowering: Lowering, step: int) -> None:
-    speed = lowering.speed[lowering.gpu_of].reshape(-1, step * lowering.period * lowering.plan.mp)
+    speed = lowering.speed[lowering.gpu_of].reshape(-1, step * lowering.period * lowering.plan.replica_gpus)
     uneven = np.flatnonzero((speed != speed[0]).any(axis=1))
     if len(uneven):
         raise NoSymmetryError(f"GPUs differ in speed (gpu_speed) between {_groups(lowering, step)}")
@@ -160,7 +160,7 @@ def _part_of(control: CircuitControl | None, lowering: Lowering, step: int) -> C
         return None
     gpu_at = lowering.gpu_of.reshape(-1)
     image = np.empty_like(gpu_at)
-    image[gpu_at] = np.roll(gpu_at, -step * lowering.period * lowering.plan.mp)
+    image[gpu_at] = np.roll(gpu_at, -step * lowering.period * lowering.plan.replica_gpus)
     part = control.folded(image) if isinstance(control, FoldableControl) else None
     if part is None:
         raise NoSymmetryError(
@@ -353,5 +353,5 @@ def _stand_ins(
     when this transfer is, so the sender's own account has it already.
     """
     gpu_at = lowering.gpu_of.reshape(-1)
-    image = gpu_at[np.argsort(gpu_at)[dst] % (groups * lowering.plan.mp)]
+    image = gpu_at[np.argsort(gpu_at)[dst] % (groups * lowering.plan.replica_gpus)]
     return np.where(image == src, dst, image)

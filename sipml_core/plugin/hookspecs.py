@@ -74,9 +74,17 @@ def sipml_all_reduces() -> Iterable[type[AllReduce]]:  # type: ignore[empty-body
 
 @hookspec
 def sipml_run_started(experiment: Experiment) -> None:
-    """A checked experiment is about to run. Every plugin is called; return values are ignored."""
+    """A checked experiment is about to run.
+
+    Every plugin is called; return values are ignored. One that raises is named in a warning and changes
+    nothing.
+    """
 
 
 @hookspec
 def sipml_run_finished(result: Result) -> None:
-    """An experiment has run and its result is complete, not yet written. Every plugin is called."""
+    """An experiment has run, and its files are written.
+
+    `result.timelines` has when everything ran, for each of `result.cases`. Every plugin is called; return
+    values are ignored. One that raises is named in a warning and changes nothing.
+    """

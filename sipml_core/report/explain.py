@@ -25,7 +25,7 @@ _DONE = "each GPU does"
 _DROPPED = ("sync", "traffic", "compute", "like it", "as")
 
 
-def strategy_tables(experiment: Experiment, width: int = 150) -> Iterable[Table]:
+def strategy_tables(experiment: Experiment, width: int = 160) -> Iterable[Table]:
     """The layout of every workload under its [strategy], once for each bandwidth.
 
     Raises
@@ -47,7 +47,7 @@ def strategy_tables(experiment: Experiment, width: int = 150) -> Iterable[Table]
                 yield layout_table(experiment, job, interconnect.label, plan, width)
 
 
-def winner_tables(experiment: Experiment, result: SearchResult, width: int = 150) -> Iterable[Table]:
+def winner_tables(experiment: Experiment, result: SearchResult, width: int = 160) -> Iterable[Table]:
     """The layouts of the winners of a search."""
     for case in result.best:
         job = next(job for job in experiment.jobs if job.label == case.workload)
@@ -60,7 +60,7 @@ def _with_layout(job: Job, result: SearchResult, case: CaseResult) -> Job:
     return job.with_layout(row.layout)
 
 
-def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan, width: int = 150) -> Table:
+def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan, width: int = 160) -> Table:
     """Ops that differ only by a number in their name, and are cut alike, share a line; times are sums.
 
     Raises `ConfigError` if there is no such interconnect.
@@ -68,7 +68,7 @@ def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan, wi
     by_label = {interconnect.label: interconnect for interconnect in experiment.interconnects}
     if topology not in by_label:
         raise ConfigError(unknown("topology", topology, by_label))
-    graph = op_graph(job.workload, plan.local_batch, experiment.precision)
+    graph = op_graph(job.workload, plan.micro_samples, experiment.precision)
     cluster = by_label[topology].cluster
     prices = Prices.flat(cluster.bandwidth_gbps)
     layout = op_layout(graph, job.table.layout, experiment.gpu, cluster, plan, prices)

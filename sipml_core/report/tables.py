@@ -19,7 +19,7 @@ _COLUMNS = (
 #: Left out one by one, in this order, where the terminal is too narrow.
 _DROPPED = ("sent / GPU", "bound", "largest", "idle", "dark", "compute", "tokens/s", "exposed", "mp x dp")
 #: Width of the tables where nobody says another one.
-_WIDTH = 150
+_WIDTH = 160
 
 
 def result_tables(result: Result, width: int = _WIDTH) -> Iterable[Table]:
