@@ -72,7 +72,7 @@ def variants_of(case: Case, fabric: Fabric, exchange: str, reuse: Reuse) -> list
     balanced = reuse(balanced_graph, graph, case.job.table.layout, case.gpu, cluster, plan, prices)
     placement = reuse(placed, case.job.placer, balanced, limits, plan)
     chosen = attrs.evolve(plan, exchange=exchange)
-    memory_bytes = check_memory(placement, chosen, case.gpu.memory_bytes)
+    memory_bytes = reuse(check_memory, placement, plan, case.gpu.memory_bytes)
     return [
         Variant(
             case=case,

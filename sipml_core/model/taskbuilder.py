@@ -113,7 +113,7 @@ class TaskBuilder:
         key.sort()
         repeated = key[1:] == key[:-1]
         if repeated.any():
-            key = key[np.flatnonzero(np.concatenate([[True], ~repeated]))]
+            key = np.concatenate([key[:1], key[1:][~repeated]])
         successors = (key & 0xFFFFFFFF).astype(np.int32)
         key >>= 32
         succ_start = np.zeros(self._task_count + self._transfer_count + 1, dtype=np.int64)
