@@ -91,6 +91,10 @@ def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResu
         extrapolated=convergence.extrapolated,
         speedup=float("nan"),
         notes=(*compiled.notes, *_unused(compiled), *notes),
+        pp=plan.pp,
+        micro_batch=plan.micro_samples,
+        schedule=plan.schedule if plan.pp > 1 or plan.micro_batches > 1 else "",
+        zero=plan.zero,
     )
 
 

@@ -7,8 +7,8 @@ from typing import Any
 import attrs
 
 
-def _column(doc: str, unit: str = "") -> Any:
-    return attrs.field(metadata={"doc": doc, "unit": unit})
+def _column(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
+    return attrs.field(default=default, metadata={"doc": doc, "unit": unit})
 
 
 @attrs.frozen(kw_only=True)
@@ -42,6 +42,13 @@ class CaseResult:
     extrapolated: bool = _column("the batch lies outside the measured convergence data")
     speedup: float = _column("time-to-accuracy of the baseline divided by this one")
     notes: tuple[str, ...] = _column("what the reader should know of this row")
+    pp: int = _column("pipeline stages of a replica", default=1)
+    micro_batch: int | None = _column(
+        "samples that a replica passes through at once; empty in results that were written without it",
+        default=None,
+    )
+    schedule: str = _column("order of the passes of a stage; empty where there is nothing to order", default="")
+    zero: int = _column("what replicas share: nothing (0), optimizer state (1), gradients too (2)", default=0)
 
 
 @attrs.frozen(kw_only=True)

@@ -44,7 +44,7 @@ def _cells(row: CaseResult, baseline: str) -> list[str]:
     marked = "*" if row.extrapolated else ""
     return [
         row.topology,
-        f"{row.mp} x {row.dp}",
+        f"{row.mp} x {row.dp}" + (f" (pp {row.pp})" if row.pp > 1 else ""),
         format_us(row.iteration_us),
         format_us(row.compute_us),
         format_us(row.exposed_us),

@@ -141,7 +141,7 @@ def case_result(**changes):
         iteration_us=1111.0, compute_us=222.0, exposed_us=333.0, dark_us=44.0, idle_us=512.0,
         lower_bound_us=777.0, network_bytes=24 * 5.5e6, gradient_bytes=6.6e7, memory_bytes=8.8e9,
         decisions=17, steps_to_accuracy=13_000.0, time_to_accuracy_s=99.0, extrapolated=False,
-        speedup=2.5, notes=("first note", "second note"),
+        speedup=2.5, notes=("first note", "second note"), pp=6, micro_batch=9, schedule="in order", zero=2,
     )  # fmt: skip
     return CaseResult(**{**fields, **changes})
 

@@ -18,7 +18,7 @@ SUMMARY = {
     "idle_us": "512.0", "lower_bound_us": "777.0", "network_bytes": "132000000.0",
     "gradient_bytes": "66000000.0", "memory_bytes": "8800000000.0", "decisions": "17",
     "steps_to_accuracy": "13000.0", "time_to_accuracy_s": "99.0", "extrapolated": "false", "speedup": "2.5",
-    "notes": "first note; second note",
+    "notes": "first note; second note", "pp": "6", "micro_batch": "9", "schedule": "in order", "zero": "2",
 }  # fmt: skip
 
 
