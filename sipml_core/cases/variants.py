@@ -48,7 +48,13 @@ def all_reduce_servers(fabric: Fabric, plan: Plan) -> list[int | None]:
     Two tiers are possible where whole groups fill whole servers, and more than one server.
     """
     size = fabric.server_gpus
-    if not size or plan.gpus == size or plan.mp % size == 0 or replicas_in_server(plan, size) == 1:
+    if (
+        not size
+        or plan.shares_states
+        or plan.gpus == size
+        or plan.mp % size == 0
+        or replicas_in_server(plan, size) == 1
+    ):
         return [None]
     return [None, size]
 

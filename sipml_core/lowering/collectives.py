@@ -104,20 +104,24 @@ class Rings:
             self.builder.depend(ring.all_reduce(members, size_bytes / 2, ready, made=made), done)
         return done
 
-    def reduce_scatter(self, members: Members, size_bytes: Size, ready: Nodes | None = None) -> Nodes:
+    def reduce_scatter(
+        self, members: Members, size_bytes: Size, ready: Nodes | None = None, *, made: int | None = None
+    ) -> Nodes:
         """Add a reduce-scatter: each member gets one n-th of the sum; see `all_reduce`. [groups, n]"""
         n = members.shape[-1]
         if n == 1 or self.steps == "fluid":
-            return self._fluid(members, size_bytes, n - 1, ready)
-        sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=n - 1)
+            return self._fluid(members, size_bytes, n - 1, ready, made)
+        sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=n - 1, made=made)
         return self._joined(sends[-1:], ready)
 
-    def all_gather(self, members: Members, size_bytes: Size, ready: Nodes | None = None) -> Nodes:
+    def all_gather(
+        self, members: Members, size_bytes: Size, ready: Nodes | None = None, *, made: int | None = None
+    ) -> Nodes:
         """Add an all-gather: each member gets all M bytes, having one n-th; see `all_reduce`. [groups, n]"""
         n = members.shape[-1]
         if n == 1 or self.steps == "fluid":
-            return self._fluid(members, size_bytes, n - 1, ready)
-        sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=1)
+            return self._fluid(members, size_bytes, n - 1, ready, made)
+        sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=1, made=made)
         return self._joined(sends, ready)
 
     def _flat_all_reduce(self, members: Members, size_bytes: Size, ready: Nodes | None, made: int) -> Nodes:

@@ -15,6 +15,7 @@ from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.passtasks import row_of
+from sipml_core.lowering.shardedstates import SharedStates
 from sipml_core.model import Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
 
 
@@ -153,7 +154,11 @@ class Lowering:
             tasks = builder.tasks(gpu_of[:, group.device], 0.0, 0, 0)
             size_bytes = transfers.size_bytes * self.plan.micro_batches
             builder.transfers(gpu_of[:, transfers.sender], gpu_of[:, transfers.device], size_bytes, 0)
-            self._synchronise_all(builder, tasks, 0)
+            if self.plan.shares_states:
+                every = np.broadcast_to(tasks[:, None], (groups, self.plan.micro_batches, tasks.shape[1]))
+                self._shared_states(builder, 0).add(every)
+            else:
+                self._synchronise_all(builder, tasks, 0)
         return builder.build()
 
     @property
@@ -216,8 +221,11 @@ class Lowering:
         last = tasks[:, -1]
         sums = priority + self._priorities - len(buckets)
 
-        # Where the sums of buckets are.
-        synced = self._synchronise_all(builder, last, sums)
+        # Where the sums of buckets are, or the parameters that are made of them.
+        if self.plan.shares_states:
+            synced, tasks = self._shared_states(builder, sums).add(tasks)
+        else:
+            synced = self._synchronise_all(builder, last, sums)
 
         # The iteration ends when all sums are there and all tasks are done that nothing else waits for.
         waited_for = np.concatenate([before, transfers.maker, *(b.producers for b in buckets)])
@@ -234,6 +242,8 @@ class Lowering:
         group, passes, count = self.template.group, self.template.passes, self.plan.micro_batches
         gpu = gpu_of[:, None, group.device]
         duration = group.duration_us / self.speed[gpu]
+        if self.plan.shares_states:
+            duration[..., passes.row < 0] /= self.plan.dp
         every = np.arange(count, dtype=np.int32)
         columns = np.arange(len(group.subop), dtype=np.int32)
         place = group.position + priority + len(columns) * passes.slots_of(columns, every)
@@ -265,6 +275,15 @@ class Lowering:
                     sources = tasks[:, following.micro_batch, passes.sources[row_of(following)]]
                     builder.depend(done[:, number, None], sources)
             builder.depend(done[:, -1, None], tasks[:, -1, optimizer])
+
+    def _shared_states(self, builder: TaskBuilder, priority: int) -> SharedStates:
+        return SharedStates(
+            template=self.template,
+            builder=builder,
+            gpu_of=self.gpu_of,
+            priority=priority,
+            label=len(builder.labels) - 1,
+        )
 
     def _synchronise_all(self, builder: TaskBuilder, tasks: Nodes, priority: int) -> list[Nodes]:
         """Add the collectives of all buckets; return where they end. [groups, members] or [groups, buckets]

@@ -47,7 +47,9 @@ class CaseResult:
         "samples that a replica passes through at once; empty in results that were written without it",
         default=None,
     )
-    schedule: str = _column("order of the passes of a stage; empty where there is nothing to order", default="")
+    schedule: str = _column(
+        "order of the passes of a stage; empty where there is nothing to order", default=""
+    )
     zero: int = _column("what replicas share: nothing (0), optimizer state (1), gradients too (2)", default=0)
 
 
