@@ -157,6 +157,11 @@ def lowered(
     return Lowering.of(template, cluster, order=positions, tiers=tiers)
 
 
+def first_groups(lowering: Lowering, groups: int) -> TaskGraph:
+    """Return the tasks of the first groups, without noise."""
+    return lowering.tasks(groups)
+
+
 def whole_job(lowering: Lowering, jitter: float, seed: int) -> TaskGraph:
     """Return the tasks of all groups, their compute times multiplied by log-normal noise of mean 1."""
     tasks = lowering.tasks()

@@ -46,7 +46,9 @@ def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> 
 
 def replica_shape(fabric: Fabric, plan: Plan) -> ReplicaShape:
     """Return where the replicas are to each other on a fabric."""
-    return ReplicaShape(replicas=plan.dp, devices=plan.stride("dp"), tiers=fabric_tiers(fabric))
+    # Sharded states are scattered and gathered on one ring.
+    tiers = () if plan.shares_states else fabric_tiers(fabric)
+    return ReplicaShape(replicas=plan.dp, devices=plan.stride("dp"), tiers=tiers)
 
 
 def fabric_tiers(fabric: Fabric) -> tuple[int, ...]:
@@ -98,7 +100,7 @@ def variants_of(
     check_parameters(graph, plan, case.gpu.memory_bytes)
     balanced = reuse(balanced_graph, graph, case.job.table.layout, case.gpu, cluster, plan, prices)
     placement = reuse(placed, case.job.placer, balanced, limits, plan)
-    memory_bytes = check_memory(placement, plan, case.gpu.memory_bytes)
+    memory_bytes = reuse(check_memory, placement, plan, case.gpu.memory_bytes)
     return [
         Variant(
             case=case,

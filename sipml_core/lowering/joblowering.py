@@ -16,6 +16,7 @@ from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.passtasks import row_of
+from sipml_core.lowering.shardedstates import SharedStates
 from sipml_core.model import Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
 
 
@@ -154,6 +155,25 @@ class Lowering:
             marks.append(mark)
         return builder.build(np.concatenate(marks))
 
+    def sends(self, groups: int) -> TaskGraph:
+        """Return what `tasks` sends, all micro-batches in one transfer.
+
+        For the bytes of each pair: nothing waits for what it would wait for.
+        """
+        transfers, group = self.template.transfers, self.template.group
+        builder = TaskBuilder(self.plan.gpus, ("sync",))
+        gpu_of = self.gpu_of[:groups]
+        for _ in range(self.plan.iterations):
+            tasks = builder.tasks(gpu_of[:, group.device], 0.0, 0, 0)
+            size_bytes = transfers.size_bytes * self.plan.micro_batches
+            builder.transfers(gpu_of[:, transfers.sender], gpu_of[:, transfers.device], size_bytes, 0)
+            if self.plan.shares_states:
+                every = np.broadcast_to(tasks[:, None], (groups, self.plan.micro_batches, tasks.shape[1]))
+                self._shared_states(builder, 0).add(every)
+            else:
+                self._synchronise_all(builder, tasks, 0)
+        return builder.build()
+
     @property
     def _priorities(self) -> int:
         """Return how many priorities one iteration uses: tasks and activations first, then its buckets."""
@@ -214,10 +234,11 @@ class Lowering:
         last = tasks[:, -1]
         sums = priority + self._priorities - len(buckets)
 
-        # Where each bucket's sum is on each member. [groups, members] each
-        synced = [
-            self._synchronise(builder, last, bucket, sums + number) for number, bucket in enumerate(buckets)
-        ]
+        # Where the sums of buckets are, or the parameters that are made of them.
+        if self.plan.shares_states:
+            synced, tasks = self._shared_states(builder, sums).add(tasks)
+        else:
+            synced = self._synchronise_all(builder, last, sums)
 
         # The iteration ends when all sums are there and all tasks are done that nothing else waits for.
         waited_for = np.concatenate([before, transfers.maker, *(b.producers for b in buckets)])
@@ -234,6 +255,8 @@ class Lowering:
         group, passes, count = self.template.group, self.template.passes, self.plan.micro_batches
         gpu = gpu_of[:, None, group.device]
         duration = group.duration_us / self.speed[gpu]
+        if self.plan.shares_states:
+            duration[..., passes.row < 0] /= self.plan.dp
         every = np.arange(count, dtype=np.int32)
         columns = np.arange(len(group.subop), dtype=np.int32)
         place = group.position + priority + len(columns) * passes.slots_of(columns, every)
@@ -265,6 +288,73 @@ class Lowering:
                     sources = tasks[:, following.micro_batch, passes.sources[row_of(following)]]
                     builder.depend(done[:, number, None], sources)
             builder.depend(done[:, -1, None], tasks[:, -1, optimizer])
+
+    def _shared_states(self, builder: TaskBuilder, priority: int) -> SharedStates:
+        return SharedStates(
+            template=self.template,
+            builder=builder,
+            gpu_of=self.gpu_of,
+            priority=priority,
+            label=len(builder.labels) - 1,
+        )
+
+    def _synchronise_all(self, builder: TaskBuilder, tasks: Nodes, priority: int) -> list[Nodes]:
+        """Add the collectives of all buckets; return where they end. [groups, members] or [groups, buckets]
+
+        Where passes are ordered there may be thousands of buckets: those of one device each, on one ring over
+        the replicas, are added together. Elsewhere one by one, which numbers the nodes otherwise.
+        """
+        buckets = self.template.buckets
+        together = self.template.passes.ordered and len(self.tiers) == 1
+        single = [number for number, b in enumerate(buckets) if together and len(b.devices) == 1]
+        done = [self._synchronise_single(builder, tasks, single, priority)] if single else []
+        return done + [
+            self._synchronise(builder, tasks, bucket, priority + number)
+            for number, bucket in enumerate(buckets)
+            if not (together and len(bucket.devices) == 1)
+        ]
+
+    def _synchronise_single(
+        self, builder: TaskBuilder, tasks: Nodes, numbers: list[int], priority: int
+    ) -> Nodes:
+        """Add rings of buckets that are on one device each; return where they end. [groups, buckets]
+
+        Examples
+        --------
+        The three buckets of the worked example, each on one device of two groups.
+
+        >>> from sipml_core.testing.worked import lowering
+        >>> job, builder = lowering(dp=2), TaskBuilder(6, ("matmul", "sync"))
+        >>> tasks = builder.tasks(job.gpu_of[:, job.template.group.device], 1.0, 0, 0)
+        >>> job._synchronise_single(builder, tasks, [0, 1, 2], priority=0).shape
+        (2, 3)
+        >>> graph = builder.build()
+        >>> list(zip(graph.src.tolist(), graph.dst.tolist(), graph.size_bytes.tolist()))
+        [(1, 4, 2.0), (4, 1, 2.0), (2, 5, 2.0), (5, 2, 2.0), (0, 3, 10.0), (3, 0, 10.0)]
+        """
+        buckets = [self.template.buckets[number] for number in numbers]
+
+        # Bucket of each of its makers and users, and these. [pairs]
+        made_by = np.repeat(np.arange(len(buckets)), [len(b.producers) for b in buckets])
+        used_by = np.repeat(np.arange(len(buckets)), [len(b.consumers) for b in buckets])
+        makers = np.concatenate([b.producers for b in buckets])
+        users = np.concatenate([b.consumers for b in buckets])
+
+        # All makers are waited for: on the device, or doing what the device did.
+        ready = builder.barriers((len(buckets), len(tasks)), label=len(builder.labels) - 1)
+        builder.depend(tasks[:, makers], ready[made_by].T)
+        rings = Rings(
+            builder=builder,
+            steps=self.plan.ring_steps,
+            priority=priority + np.array(numbers)[:, None],
+            label=len(builder.labels) - 1,
+            counter_rotating=self.plan.counter_rotating,
+        )
+        size_bytes = np.array([b.size_bytes for b in buckets])[:, None]
+        members = self.gpu_of[:, [b.devices[0] for b in buckets]].T
+        done = rings.all_reduce(members, size_bytes, ready, made=len(tasks)).T
+        builder.depend(done[:, used_by], tasks[:, users])
+        return done
 
     def _synchronise(self, builder: TaskBuilder, tasks: Nodes, bucket: Bucket, priority: int) -> Nodes:
         """Add the collective of one bucket; return where it ends on each member. [groups, members]
