@@ -45,7 +45,7 @@ def scattering(hand, n):
 
 
 def reducing(hand, n):
-    """One after the other: each makes a part of the sum x, device i adds up one n-th of it, each needs all."""
+    """Each makes a part of the sum x, device i adds up one n-th of it, and each needs all of the sum."""
     hand.tensor("x", ELEMENTS)
     hand.tensor("y", ELEMENTS)
     hand.op("a", us=0.0, parts=n, writes=["x"])
@@ -104,7 +104,7 @@ def test_on_a_switch_all_ports_are_full_until_the_end(hand, time_us, collective,
 
 
 def test_the_chain_passes_on_what_the_server_in_the_middle_only_forwards(hand, time_us):
-    """Three servers of 4: the one in the middle sends its S / 3 both ways, and S / 3 from either side on to the
+    """Three servers of 4: the one in the middle sends its S / 3 both ways, and S / 3 from either side to the
     other: 4 S / 3 through its uplink, twice as much as tiers. What it forwards has come in by then."""
     expected_us = 4.0 * ELEMENTS * 4 / 3 / BYTES_PER_US
     found_us = time_us(gathering(hand, 12), Chain, "elect-cluster", 1e5, server_gpus=4, uplink_gbps=1)
