@@ -31,8 +31,10 @@ class Graph(Topology):
             doc="every edge is one way; otherwise it is a link in each direction; GraphML says it itself",
         )
         routing: str = option(
-            "ecmp", validator=one_of("ecmp", "shortest"),
-            doc="ecmp: pairs spread over the shortest paths by a hash; shortest: the first one",
+            "auto", validator=one_of("auto", "ecmp", "shortest", "spray"),
+            doc="ecmp: pairs spread over the shortest paths by a hash; spray: a pair over all of them, the "
+            "same part of its bytes over each; shortest: the first one; auto: spray where each GPU is joined "
+            "to several equal planes, else ecmp",
         )  # fmt: skip
         gpus_forward: bool = option(True, doc="routes may pass through other GPUs, as in a torus")
 

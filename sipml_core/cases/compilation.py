@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from typing import TypeVar
 
 import attrs
@@ -24,7 +24,7 @@ from sipml_core.cases.steps import (
 from sipml_core.cases.variants import Variant, group_shape, offered_exchanges, variants_of
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold
-from sipml_core.model import Fabric, Network, Plan, TaskGraph
+from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
 from sipml_core.scheduling import ScheduledCircuits
 
 T = TypeVar("T")
@@ -63,7 +63,7 @@ class CompiledCase:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of how the case was compiled."""
-        notes = list(self.fabric.notes)
+        notes = list(self.fabric.words.notes)
         if not self.variant.placement.converged:
             notes.append("Algorithm 1 did not converge; a fallback placement is used")
         if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
@@ -97,11 +97,6 @@ def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
         In no variant does the plan fit the memory, the degree and the reach of the interconnect, with a
         route for each pair that must talk.
     """
-    return list(compiled_one_by_one(case, reuse))
-
-
-def compiled_one_by_one(case: Case, reuse: Reuse) -> Iterator[CompiledCase]:
-    """Yield what `compile_case` returns, each when it is asked for; it raises the same, at the end."""
     return _in_each_variant(case, reuse, compile_variant)
 
 
@@ -113,14 +108,14 @@ def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
     InfeasibleError
         As `compile_case`.
     """
-    return list(_in_each_variant(case, reuse, variant_traffic))
+    return _in_each_variant(case, reuse, variant_traffic)
 
 
-def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], T]) -> Iterator[T]:
-    """Yield what `step` makes of each variant that can run; `InfeasibleError` if none can."""
+def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], T]) -> list[T]:
+    """Return what `step` makes of each variant that can run; `InfeasibleError` if none can."""
     fabric = reuse(built_fabric, case.interconnect.topology, case.interconnect.cluster)
     check_scheduler(fabric, case.interconnect)
-    found = 0
+    found: list[T] = []
     refusals: list[InfeasibleError] = []
     gpu_gbps = case.interconnect.cluster.bandwidth_gbps
     prices = reuse(network_prices, fabric, case.plan.mp, case.plan.dp, gpu_gbps)
@@ -128,20 +123,18 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
     for exchange in offered_exchanges(case, group):
         try:
             variants = variants_of(case, fabric, exchange, group, prices, reuse)
-            for variant in variants:
-                made = step(variant, reuse)
-                found += 1
-                yield made
+            found += [step(variant, reuse) for variant in variants]
         except InfeasibleError as error:
             refusals.append(error)
     if not found:
         raise refusals[0]  # on circuits that of the chain, which is the least limited
+    return found
 
 
 def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     """Return the variant's groups with GPUs."""
     template = reuse(group_template, variant.placement, variant.plan, variant.exchange, variant.group)
-    order = None if variant.fabric.order is None else tuple(variant.fabric.order.tolist())
+    order = None if variant.fabric.hints.order is None else tuple(variant.fabric.hints.order.tolist())
     return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers)
 
 
@@ -237,7 +230,7 @@ def _refuse_unforeseen(variant: Variant) -> None:
         raise NoSymmetryError("jitter gives every task a duration of its own")
     replanned = control is not None and control.interval_us is not None
     for component in (interconnect.scheduler, interconnect.estimator):
-        if replanned and component and not component.treats_alike:
+        if replanned and component and not isinstance(component, TreatsAlike):
             raise NoSymmetryError(
                 f"circuits are re-planned while the job runs, and {component.name!r} may treat groups "
                 "differently"

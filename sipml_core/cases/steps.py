@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect
 from sipml_core.lowering import GroupTemplate, Lowering, Trees
@@ -24,6 +25,7 @@ from sipml_core.model import (
     PlacementLimits,
     Plan,
     Prices,
+    Routes,
     TaskGraph,
 )
 from sipml_core.partition import Layout, choose_splits, fixed_layout, partition
@@ -32,6 +34,7 @@ from sipml_core.scheduling import (
     ScheduledCircuits,
     circuit_traffic,
     job_bytes,
+    refuse_control,
     refuse_unserved,
     unserved_pairs,
     with_relays,
@@ -39,13 +42,19 @@ from sipml_core.scheduling import (
 
 
 def built_fabric(topology: Topology, cluster: Cluster) -> Fabric:
-    """Return the fabric of a topology; `PluginError` if what it builds is none."""
+    """Return the fabric of a topology; `PluginError` if what it builds is none, or has no routes."""
     fabric = topology.build(cluster)
     if not isinstance(fabric, Fabric):
         raise PluginError(
-            f"topology {topology.name!r}: build returned a {type(fabric).__name__}, not a "
+            f"{named(topology)}: build returned a {type(fabric).__name__}, not a "
             "Fabric (Fabric.from_networkx makes one of a graph)"
         )
+    if fabric.gpus != cluster.gpus:
+        raise PluginError(f"{named(topology)} joins {fabric.gpus} GPUs, but cluster.gpus is {cluster.gpus}")
+    if cluster.gpus > 1:
+        routes = fabric.route(np.array([0]), np.array([1]))
+        if not isinstance(routes, Routes):
+            raise PluginError(f"{named(topology)}: route returned a {type(routes).__name__}, not Routes")
     return fabric
 
 
@@ -56,6 +65,8 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         raise ConfigError(f"topology {interconnect.label!r} has circuits and needs a scheduler")
     if not fabric.circuits and scheduler and scheduler.name != interconnect.topology.scheduler:
         raise ConfigError(f"topology {interconnect.label!r} has no circuits for {scheduler.name!r} to plan")
+    if fabric.circuits and scheduler:
+        refuse_control(scheduler, fabric.circuits)
 
 
 def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:
@@ -81,7 +92,7 @@ def network_prices(fabric: Fabric, mp: int, dp: int, gpu_gbps: float) -> Prices:
     Pairs send equally, all groups at the same time; a link that they share divides its capacity. What
     circuits will be given to a pair is not known yet: there only the ports count.
     """
-    position = np.arange(mp * dp, dtype=np.int32) if fabric.order is None else fabric.order
+    position = np.arange(mp * dp, dtype=np.int32) if fabric.hints.order is None else fabric.hints.order
     group = position[:mp]
     src, dst = (ends.reshape(-1) for ends in np.meshgrid(group, group, indexing="ij"))
     inside = src != dst

@@ -40,7 +40,7 @@ def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> 
         tiers=fabric_tiers(fabric),
         ports_only=prices.group_gbps >= gpu_gbps * (1 - 1e-9),
         few_peers=fabric.circuits is not None,
-        reach_hops=fabric.reach_hops,
+        reach_hops=fabric.hints.reach_hops,
     )
 
 
@@ -51,7 +51,7 @@ def replica_shape(fabric: Fabric, plan: Plan) -> ReplicaShape:
 
 def fabric_tiers(fabric: Fabric) -> tuple[int, ...]:
     """Return the GPUs of each kind of unit of the fabric, inner first."""
-    return (fabric.server_gpus,) if fabric.server_gpus else ()
+    return tuple(gpus for _, gpus in fabric.hints.tiers)
 
 
 def exchange_trees(exchange: Exchange, shape: GroupShape) -> Trees:
@@ -90,7 +90,7 @@ def variants_of(
     replicas = replica_shape(fabric, plan)
     trees = exchange_trees(exchange, group)
     limits = placement_limits(
-        plan.mp, plan.dp, fabric.degree, fabric.reach_hops,
+        plan.mp, plan.dp, fabric.hints.degree, fabric.hints.reach_hops,
         ring_peers=plan.ring_peers, chain=trees.relays and not trees.direct,
     )  # fmt: skip
     graph = reuse(op_graph, case.job.workload, plan.local_batch, case.precision)

@@ -137,7 +137,7 @@ class Job:
 
     label: str
     workload: Workload
-    table: StrategyTable
+    table: StrategyTable = attrs.Factory(StrategyTable)
     placer: Placer
     search: SearchTable = attrs.Factory(SearchTable)
     #: Placers that `search` tries; none: `placer` alone.
@@ -174,9 +174,9 @@ class Interconnect:
     label: str
     topology: Topology
     cluster: Cluster
-    scheduler: Scheduler | None
+    scheduler: Scheduler | None = None
     #: What the scheduler is shown of the next interval; None where there is no scheduler.
-    estimator: Estimator | None
+    estimator: Estimator | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -184,16 +184,19 @@ class Experiment:
     """Everything a run depends on."""
 
     title: str
-    seed: int
-    baseline: str
     gpu: GpuModel
-    gpu_name: str
-    precision: str
     jobs: tuple[Job, ...]
     interconnects: tuple[Interconnect, ...]
-    engine: EngineTable
-    #: The tables this was read from, overrides included: enough to repeat the run.
-    tables: Mapping[str, Any]
+    #: Label of the interconnect that speed-ups are relative to; left out: the first one.
+    baseline: str = attrs.field()
+    #: Number format of the training step, a name in `PRECISIONS`.
+    precision: str = "mixed"
+    seed: int = 0
+    engine: EngineTable = attrs.Factory(EngineTable)
+
+    @baseline.default
+    def _first(self) -> str:
+        return self.interconnects[0].label
 
 
 def degrees(gpus: int, mp: int | None, dp: int | None) -> tuple[int, int]:

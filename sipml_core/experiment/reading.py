@@ -68,8 +68,6 @@ def _from_folder(value: Any, folder: Path) -> Any:
 def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment:
     """Return the experiment that the tables describe, every value checked.
 
-    `Experiment.tables` are the same tables with absolute names of files: they repeat the run from any folder.
-
     Raises
     ------
     ConfigError
@@ -92,12 +90,10 @@ def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment
         seed=top.seed,
         baseline=_baseline(top.baseline, [interconnect.label for interconnect in interconnects]),
         gpu=gpu,
-        gpu_name=head.name,
         precision=head.precision,
         jobs=jobs,
         interconnects=interconnects,
         engine=structure(top.engine, EngineTable, "engine", _SECTIONS),
-        tables=tables,
     )
 
 

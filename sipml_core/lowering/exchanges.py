@@ -74,7 +74,7 @@ def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
     >>> list(zip(found.before.tolist(), found.after.tolist()))
     [(0, 1), (3, 2)]
     >>> list(zip(found.arrival.tolist(), found.consumer.tolist()))
-    [(0, 2), (1, 3), (0, 5), (1, 6), (2, 7), (2, 7)]
+    [(0, 2), (1, 3), (0, 5), (1, 6), (2, 7)]
     """
     messages = _messages(direct, tasks)
     devices = len(trees.parents)

@@ -131,7 +131,7 @@ class Network:
 
 
 def check_routes(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32], routes: Routes) -> None:
-    """Refuse routes that are missing, or cross links the fabric does not have."""
+    """Refuse routes that are missing, cross links the fabric does not have, or jump from link to link."""
     if routes.pairs != len(src) or len(routes.latency_us) != len(src):
         raise InfeasibleError(
             f"the topology must return one route for each of {len(src)} pairs, "
@@ -156,6 +156,7 @@ def check_routes(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32],
         dst,
         "has a link whose weight is not positive",
     )
+    _refuse_jumps(fabric, src, dst, flat)
     if len(src) and not (np.isfinite(routes.latency_us).all() and routes.latency_us.min() >= 0):
         raise InfeasibleError("route latencies must be finite and not negative")
 
@@ -171,3 +172,30 @@ def _refuse(
     if bad.any():
         k = int(np.searchsorted(start, np.flatnonzero(bad)[0], side="right")) - 1
         raise InfeasibleError(f"the route from GPU {src[k]} to GPU {dst[k]} {what}")
+
+
+def _refuse_jumps(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32], flat: Routes) -> None:
+    """Refuse routes whose links do not lead from the source to the destination, where ends are known.
+
+    Every node has a height, drawn at random. Links that lead from src to dst, over one path or several,
+    climb from the height of src to that of dst, whatever lies between; others do not, but by a chance of
+    one in 2^30.
+    """
+    ends = fabric.link_ends(flat.links)
+    if ends is None or not len(src):
+        return
+    assert flat.start is not None
+    assert flat.weight is not None
+    tail, head = ends
+    nodes = 1 + max(int(tail.max()), int(head.max()), fabric.gpus - 1)
+    height = np.random.default_rng(0).random(nodes)
+    climbs = np.add.reduceat(flat.weight * (height[head] - height[tail]), flat.start[:-1])
+    wrong = np.abs(climbs - (height[dst] - height[src])) > 1e-9
+    if wrong.any():
+        k = int(np.flatnonzero(wrong)[0])
+        crossed = flat.links[flat.start[k] : flat.start[k + 1]]
+        named = ", ".join(fabric.link_name(int(link)) for link in crossed[:6])
+        raise InfeasibleError(
+            f"the links of the route from GPU {src[k]} to GPU {dst[k]} do not lead there: {named}"
+            f"{', ...' * (len(crossed) > 6)}"
+        )

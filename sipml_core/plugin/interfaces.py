@@ -46,6 +46,13 @@ class Component(ABC):
     def __init__(self, options: Any) -> None:
         self.options = options
 
+    def __eq__(self, other: object) -> bool:
+        """Components are equal by class and options."""
+        return type(self) is type(other) and self.options == other.options
+
+    def __hash__(self) -> int:
+        return hash(type(self))
+
 
 class Topology(Component):
     """An interconnect."""
@@ -78,8 +85,9 @@ class Scheduler(Component):
     #: Name of the estimator used where the experiment names none.
     estimator: ClassVar[str] = "window"
 
-    #: Gives GPUs that want the same the same: see `CircuitControl.folded`.
-    treats_alike: ClassVar[bool] = False
+    #: Kind of control that it can plan; one with rules of its own (`CircuitControl.check`) needs a scheduler
+    #: that plans its kind.
+    plans: ClassVar[type[CircuitControl]] = CircuitControl
 
     @abstractmethod
     def plan(
@@ -87,7 +95,9 @@ class Scheduler(Component):
     ) -> CircuitPlan:
         """Circuits for the next interval (for the whole job if `control.interval_us` is None).
 
-        Raises `ConfigError` if this scheduler cannot control such circuits.
+        `control` is of the kind that `plans` names. Every plan is checked (`control.check`), and what it
+        leaves alone and what goes dark follow from `previous` (`control.transition`), unless it says so
+        itself.
         """
 
 
@@ -120,9 +130,6 @@ class DemandForecast(Protocol):
 class Estimator(Component):
     """Tells a scheduler what traffic to expect in the next interval."""
 
-    #: Expects the same of circuits between which the same was sent and waits: see `CircuitControl.folded`.
-    treats_alike: ClassVar[bool] = False
-
     @abstractmethod
     def start(self, network: Network, tasks: TaskGraph) -> DemandForecast:
         """Return the forecast of one run: a function that is asked at each decision instant.
@@ -150,6 +157,10 @@ class GpuModel(Component):
     def op_time_us(self, work: OpWork) -> float:
         """Time the kernel runs, launch latency not included. [us]"""
 
+    def extrapolation(self, work: OpWork) -> float:
+        """By which factor the work lies outside what this model was measured at; 1: it does not."""
+        return 1.0
+
 
 @attrs.frozen(kw_only=True)
 class Convergence:
@@ -167,13 +178,23 @@ class Workload(Component):
     #: Global batch used where the experiment names none.
     default_global_batch: ClassVar[int]
 
+    @property
+    def sample_tokens(self) -> int | None:
+        """Tokens of one sample, of a language model; None: it has none."""
+        return None
+
+    @property
+    def training_tokens(self) -> float | None:
+        """Tokens whose training time is reported where accuracy was not measured; None: no such number."""
+        return None
+
     @abstractmethod
     def graph(self, samples: int, precision: str) -> OpGraph:
         """Forward, backward and optimizer ops for a batch of `samples` on one replica."""
 
     @abstractmethod
-    def convergence(self, global_batch: int) -> Convergence:
-        """Steps to the target accuracy."""
+    def convergence(self, global_batch: int) -> Convergence | None:
+        """Steps to the target accuracy; None where nobody measured them for this model."""
 
 
 class Exchange(Component):

@@ -10,7 +10,7 @@ from numpy.typing import ArrayLike
 
 from sipml_core.cases import Case, Clock, Reuse, compile_case, simulate_case
 from sipml_core.engine import simulate
-from sipml_core.experiment import EngineTable, Experiment, Interconnect, Job, StrategyTable
+from sipml_core.experiment import Experiment, Interconnect, Job, StrategyTable
 from sipml_core.gpus import V100
 from sipml_core.model import CaseResult, Cluster, Fabric, Network, TaskGraph, Timeline
 from sipml_core.placement import PLACERS
@@ -79,18 +79,12 @@ def run_training(
     )
     experiment = Experiment(
         title="conformance",
-        seed=0,
-        baseline=topology.name,
         gpu=gpu,
-        gpu_name=gpu.name,
-        precision="mixed",
         jobs=(job,),
         interconnects=(interconnect,),
-        engine=EngineTable(),
-        tables={},
     )
     case = Case.of(experiment, job, interconnect, job.plan(cluster.gpus))
-    return [simulate_case(compiled, Clock(60.0)) for compiled in compile_case(case, Reuse())]
+    return [simulate_case(compiled, Clock(60.0)).row for compiled in compile_case(case, Reuse())]
 
 
 def transfers_only(gpus: int, src: ArrayLike, dst: ArrayLike, size_bytes: ArrayLike) -> TaskGraph:

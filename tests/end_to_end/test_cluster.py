@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sipml_core.cases import Clock, run_experiment, simulate_case
 from sipml_core.cases.case import Case
 from sipml_core.cases.compilation import compile_case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.running import Clock, run_experiment, simulate_case
 from sipml_core.experiment.reading import read_experiment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -96,7 +96,7 @@ def test_the_better_all_reduce_is_chosen_and_named(registry, mp, dp, server_gpus
     """Over uplinks of 1 Gbps, 1000 times slower than the ports, fewer bytes across win: two tiers."""
     case = experiment(registry, mp=mp, dp=dp, server_gpus=server_gpus)
     row = run_experiment(case).cases[0]
-    times = {name: simulate_case(form, Clock()).iteration_us for name, form in forms(case).items()}
+    times = {name: simulate_case(form, Clock()).row.iteration_us for name, form in forms(case).items()}
     assert times["two-tier"] < times["flat"]
     assert (row.all_reduce, row.iteration_us) == ("two-tier", times["two-tier"])
 
@@ -107,7 +107,7 @@ def test_a_slow_uplink_sets_the_time_of_the_all_reduce(registry):
     case = experiment(registry, mp=1, dp=8, server_gpus=4)
     across_us = {"flat": 2 * gradient_bytes(case) * 7 / 8 / 125, "two-tier": gradient_bytes(case) / 125}
     for name, form in forms(case).items():
-        row = simulate_case(form, Clock())
+        row = simulate_case(form, Clock()).row
         assert row.iteration_us - row.compute_us == pytest.approx(across_us[name], rel=0.01)
 
 

@@ -2,6 +2,7 @@
 
 import doctest
 
+import attrs
 import numpy as np
 import pytest
 
@@ -9,7 +10,9 @@ from sipml_core.engine import reference
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.model import fabric as fabric_module
+from sipml_core.model.circuits import CircuitControl
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.hints import FabricHints
 from sipml_core.model.network import Network
 from sipml_core.model.routes import NO_LINK, Routes
 from sipml_core.model.taskgraph import TaskGraph
@@ -119,3 +122,78 @@ def test_routes_of_a_topology_are_checked(routes, message):
     tasks = transfers(2, [0, 1], [1, 0], [1.0, 1.0])
     with pytest.raises(InfeasibleError, match=message):
         Network.of(Fabric(gpus=2, link_gbps=np.full(2, 1.0), route=lambda *_: routes), tasks)
+
+
+def ends(tail, head, route):
+    """Three GPUs and a switch, node 3."""
+    return Fabric(
+        gpus=3,
+        link_gbps=np.full(len(tail), 1.0),
+        link_tail=tail,
+        link_head=head,
+        route=lambda *_: Routes(links=[route], latency_us=[0.0]),
+    )
+
+
+#: Links 0 .. 2 lead from each GPU to the switch, 3 .. 5 back.
+STAR = ([0, 1, 2, 3, 3, 3], [3, 3, 3, 0, 1, 2])
+
+
+@pytest.mark.parametrize(
+    ("route", "named"),
+    [
+        ([1, 5], "link 1, link 5"),
+        ([0], "link 0"),
+        ([5], "link 5"),
+        ([0, 4], "link 0, link 4"),
+        ([0, 1, 5], "link 0"),
+    ],
+)  # fmt: skip
+def test_routes_that_jump_are_refused(route, named):
+    """From GPU 0 to GPU 2: another's egress, egress or ingress alone, another's ingress, one too many."""
+    with pytest.raises(InfeasibleError, match=f"from GPU 0 to GPU 2 do not lead there: {named}"):
+        Network.of(ends(*STAR, route), transfers(3, [0], [2], [1.0]))
+
+
+def test_routes_that_lead_there_are_not():
+    assert Network.of(ends(*STAR, [0, 5]), transfers(3, [0], [2], [1.0])).link_id.tolist() == [0, 5]
+
+
+def test_circuits_lead_from_gpu_to_gpu():
+    """The circuit of another pair is a jump."""
+    control = CircuitControl(gpus=3, circuit_gbps=1.0, circuits_per_gpu=1)
+    fabric = Fabric.with_ports(circuits=control, port_gbps=1.0)
+    jumps = attrs.evolve(fabric, route=lambda src, dst: fabric.route(dst, src))
+    tasks = transfers(3, [0], [2], [1.0])
+    assert len(Network.of(fabric, tasks).link_id) == 3
+    with pytest.raises(InfeasibleError, match="lead there: egress 2, circuit 2->0, ingress 0"):
+        Network.of(jumps, tasks)
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"link_tail": [0]}, "link_tail must have a node, from 0, for each of 2 links"),
+        ({"link_tail": [0, -1], "link_head": [1, 0]}, "link_tail must have a node, from 0"),
+        ({"link_tail": [0, 1]}, "link_tail and link_head must be given together"),
+        ({"hints": FabricHints(order=[0, 1, 2])}, "order must be a permutation of 0..1"),
+    ],
+)
+def test_ends_and_hints_must_fit_the_fabric(change, told):
+    with pytest.raises(ConfigError, match=told):
+        Fabric(gpus=2, link_gbps=[1.0, 1.0], route=None, **change)
+
+
+@pytest.mark.parametrize(
+    ("hints", "told"),
+    [
+        ({"order": [0, 0]}, "order must be a permutation of 0..1"),
+        ({"degree": 0}, "degree must be at least 1"),
+        ({"reach_hops": 0}, "reach_hops must be at least 1"),
+        ({"tiers": (("server", 8), ("rack", 12))}, "'rack' has 12 GPUs, which is no multiple of 8"),
+        ({"tiers": (("server", 0),)}, "tiers must be nested"),
+    ],
+)
+def test_hints_that_cannot_be_are_refused(hints, told):
+    with pytest.raises(ConfigError, match=told):
+        FabricHints(**hints)

@@ -11,6 +11,7 @@ from sipml_core.fields.options import option
 from sipml_core.model.balanced import Placement
 from sipml_core.model.circuits import CircuitControl, CircuitPlan
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.hints import FabricHints
 from sipml_core.model.routes import NO_LINK, Routes
 from sipml_core.plugin.interfaces import GpuModel, Placer, Scheduler, Topology
 from sipml_core.testing import (
@@ -143,16 +144,11 @@ class Circuits(Switch):
     name = "circuits"
 
     def build(self, cluster):
-        gpus = cluster.gpus
-
-        def route(src, dst):
-            links = np.column_stack([src, fabric.circuit_link(src, dst), gpus + np.asarray(dst, np.int64)])
-            return Routes(links=links, latency_us=np.zeros(len(src)))
-
-        control = CircuitControl(gpus=gpus, circuit_gbps=cluster.bandwidth_gbps / 2, circuits_per_gpu=2)
-        ports = np.full(2 * gpus, cluster.bandwidth_gbps)
-        fabric = Fabric(gpus=gpus, link_gbps=ports, route=route, circuits=control, degree=2)
-        return fabric
+        control = CircuitControl(
+            gpus=cluster.gpus, circuit_gbps=cluster.bandwidth_gbps / 2, circuits_per_gpu=2
+        )
+        hints = FabricHints(degree=2)
+        return Fabric.with_ports(circuits=control, port_gbps=cluster.bandwidth_gbps, hints=hints)
 
 
 class Planner(Scheduler):
@@ -171,14 +167,7 @@ class Planner(Scheduler):
                 keep.append(k)
         src, dst = traffic.src[keep], traffic.dst[keep]
         gbps = np.full(len(keep), control.circuit_gbps * self.circuits)
-        before = previous.capacity_gbps(src, dst) if previous else np.zeros(len(keep))
-        return self.finish(
-            CircuitPlan(
-                gpus=control.gpus, src=src, dst=dst, gbps=gbps,
-                kept_gbps=np.minimum(gbps, before), dark_us=np.zeros(len(keep)),
-            ),
-            traffic,
-        )  # fmt: skip
+        return self.finish(CircuitPlan(gpus=control.gpus, src=src, dst=dst, gbps=gbps), traffic)
 
     def finish(self, plan, traffic):
         return plan
@@ -206,7 +195,7 @@ class GoesDark(Planner):
 class Idle(Planner):
     def finish(self, plan, traffic):
         none = np.zeros(0)
-        return CircuitPlan(gpus=plan.gpus, src=none, dst=none, gbps=none, kept_gbps=none, dark_us=none)
+        return CircuitPlan(gpus=plan.gpus, src=none, dst=none, gbps=none)
 
 
 def test_a_sound_scheduler_passes():
@@ -219,9 +208,13 @@ def test_a_sound_scheduler_passes():
 @pytest.mark.parametrize(
     ("scheduler", "check", "told"),
     [
-        (Overcommits, "plans_are_well_formed", r"gpus=2, traffic=one pair, plan=0\n.*GPU 0 would send 1200"),
+        (
+            Overcommits,
+            "plans_are_well_formed",
+            r"gpus=2, traffic=one pair, plan=0\n.*3 circuits that start at GPU 0",
+        ),
         (CountsUnits, "units_of_demand_do_not_matter", "only ratios of demands count"),
-        (Backwards, "plans_are_well_formed", "pairs out of order"),
+        (Backwards, "plans_are_well_formed", "pairs are out of order"),
         (GoesDark, "the_same_traffic_again_moves_nothing", r"nothing goes dark\n.*gpus=2, traffic=one pair"),
         (Idle, "a_pair_alone_is_served", r"the only pair that asks gets a circuit\n.*gpus=2"),
     ],

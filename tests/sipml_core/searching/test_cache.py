@@ -1,9 +1,11 @@
 """Answers are kept under all that they depend on, and under nothing else."""
 
+import os
+
 import pytest
 
-from sipml_core.search.cache import AnswerCache, code_fingerprint, default_cache_folder
-from sipml_core.search.workers import ESTIMATE, SIMULATION
+from sipml_core.searching.cache import AnswerCache, code_fingerprint, default_cache_folder
+from sipml_core.searching.workers import ESTIMATE, SIMULATION
 
 
 @pytest.fixture
@@ -57,7 +59,7 @@ def test_labels_are_not_part_of_a_question(found, cache, tmp_path):
     assert again.best[0].topology == "ideal"
 
 
-@pytest.mark.parametrize("damaged", ["{", "", "[1]"])
+@pytest.mark.parametrize("damaged", ["{", "", "[1]", '{"a": 1}', '{"infeasible": 3}'])
 def test_a_damaged_answer_counts_as_none(found, cache, tmp_path, damaged):
     first = found(cache)
     for path in tmp_path.rglob("*.json"):
@@ -82,3 +84,25 @@ def test_the_cache_lies_where_caches_do(monkeypatch, tmp_path):
     monkeypatch.delenv("XDG_CACHE_HOME")
     monkeypatch.setenv("HOME", str(tmp_path))
     assert default_cache_folder() == tmp_path / ".cache" / "sipml"
+
+
+def test_a_cache_that_has_grown_too_large_keeps_what_was_used_last(tmp_path, monkeypatch):
+    """Ten answers of some bytes each, five of which may stay."""
+    cache = AnswerCache(tmp_path)
+    for number in range(10):
+        key = f"{number:064d}"
+        cache.put(key, {"number": number})
+        os.utime(tmp_path / key[:2] / f"{key[2:]}.json", (number, number))
+    monkeypatch.setattr("sipml_core.searching.cache.MOST_BYTES", 9 * len('{"number": 0}'))
+    cache.trim()
+    kept = [number for number in range(10) if cache.get(f"{number:064d}")]
+    assert kept == [6, 7, 8, 9]
+
+
+def test_versions_of_what_decides_numbers_are_part_of_the_question(monkeypatch):
+    before = code_fingerprint(("json",))
+    code_fingerprint.cache_clear()
+    monkeypatch.setattr("sipml_core.searching.cache.package_versions", lambda: {"numpy": "0.0"})
+    changed = code_fingerprint(("json",))
+    code_fingerprint.cache_clear()
+    assert changed != before

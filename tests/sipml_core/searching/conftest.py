@@ -4,8 +4,8 @@ import attrs
 import pytest
 
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.search import workers
-from sipml_core.search.searching import search
+from sipml_core.searching import workers
+from sipml_core.searching.searching import search
 
 TABLES = {
     "title": "made up",

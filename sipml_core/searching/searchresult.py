@@ -22,6 +22,7 @@ class SearchRow:
 
     workload: str = _column("model that is trained")
     topology: str = _column("interconnect, as labelled in the experiment")
+    options: str = _column("options of the interconnect, defaults included", default="")
     gpus: int = _column("GPUs in the cluster")
     bandwidth_gbps: float = _column("network bandwidth of one GPU, each direction", "Gbps")
     mp: int = _column("model-parallel degree")
@@ -34,9 +35,13 @@ class SearchRow:
     estimate_us: float | None = _column("time of one iteration by the estimate", "us")
     iteration_us: float | None = _column("time of one iteration, simulated", "us")
     error: float | None = _column("estimate over simulation, less 1")
-    steps_to_accuracy: float = _column("iterations to the target accuracy")
-    estimate_s: float | None = _column("time-to-accuracy by the estimate", "s")
+    goal: str = _column(
+        "what the training works towards: accuracy, or a number of tokens", default="accuracy"
+    )
+    steps_to_accuracy: float | None = _column("iterations to the target accuracy, where it was measured")
+    estimate_s: float | None = _column("time to the goal by the estimate", "s")
     time_to_accuracy_s: float | None = _column("time-to-accuracy, simulated", "s")
+    time_to_goal_s: float | None = _column("time to the goal, accuracy or not, simulated", "s")
     all_reduce: str = _column("algorithm that synchronises gradients: one flat ring, or two-tier")
     exchange: str = _column("how a group exchanges: direct, or from device to device along a chain")
     memory_bytes: float | None = _column("device memory the fullest GPU needs", "bytes")
@@ -60,6 +65,14 @@ class SearchResult:
     best: tuple[CaseResult, ...]
     #: Where each workload's iterations-to-accuracy come from.
     sources: dict[str, str]
+    #: As in `Result`.
+    versions: dict[str, str] = attrs.Factory(dict)
+    files: dict[str, str] = attrs.Factory(dict)
+
+    @property
+    def complete(self) -> bool:
+        """Whether something can run for every workload on every interconnect."""
+        return all(self.winner(*case) for case in dict.fromkeys((r.workload, r.topology) for r in self.rows))
 
     def of(self, workload: str, topology: str) -> list[SearchRow]:
         """Rows of one workload on one interconnect."""

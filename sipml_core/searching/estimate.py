@@ -47,7 +47,7 @@ def estimate(case: Case, reuse: Reuse) -> Estimate:
 def _of_variant(traffic: CaseTraffic) -> Estimate:
     variant = traffic.variant
     lowering = _one_iteration(traffic.lowering)
-    tasks = lowering.tasks(_groups(lowering, variant.fabric.server_gpus))
+    tasks = lowering.tasks(_groups(lowering, variant.fabric.hints.server_gpus))
     network = _share(traffic, tasks)
     return Estimate(
         iteration_us=simulate(tasks, network, queue=variant.case.engine.queue).total_us,

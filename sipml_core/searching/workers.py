@@ -12,13 +12,26 @@ from typing import Any
 import attrs
 
 from sipml_core.cases import Candidate, Case, Clock, Reuse, search_candidates, simulate_variants
-from sipml_core.errors import InfeasibleError, SipmlError, StalledError, TooSlowError
-from sipml_core.experiment import Experiment, read_experiment
+from sipml_core.errors import InfeasibleError, PluginError, SipmlError, StalledError, TooSlowError
+from sipml_core.experiment import Experiment, read_experiment, resolved_tables
+from sipml_core.model import CaseResult
 from sipml_core.plugin import interrupts_blocked, load
-from sipml_core.search.cache import Answer
-from sipml_core.search.estimate import estimate
+from sipml_core.searching.cache import Answer
+from sipml_core.searching.estimate import Estimate, estimate
 
 ESTIMATE, SIMULATION = "estimate", "simulation"
+
+
+#: Keys of an answer of each kind, where there is no reason against it.
+_KEYS = {
+    ESTIMATE: {field.name for field in attrs.fields(Estimate)},
+    SIMULATION: {field.name for field in attrs.fields(CaseResult)},
+}
+
+
+def complete(kind: str, answer: Answer) -> bool:
+    """Return whether an answer, of a cache that anybody may write to, has what one of its kind has."""
+    return set(answer) == _KEYS[kind] or isinstance(answer.get("infeasible"), str)
 
 
 @attrs.frozen(order=True)
@@ -66,12 +79,14 @@ class Worker:
             interconnect = experiment.interconnects[trial.interconnect]
             case = Case.of(experiment, candidate.job, interconnect, candidate.checked_plan)
             if kind == SIMULATION:
-                return attrs.asdict(simulate_variants(case, reuse, Clock()))
+                return attrs.asdict(simulate_variants(case, reuse, Clock()).row)
             return attrs.asdict(estimate(case, reuse))
         except InfeasibleError as error:
             return {"infeasible": str(error)}
         except StalledError as error:
             return {"infeasible": f"stalled: {error}"}
+        except PluginError as error:
+            return {"infeasible": f"failed: {error}"}
         except TooSlowError as error:
             return {"infeasible": str(error), "too_slow": True}
 
@@ -124,7 +139,7 @@ class WorkerPool:
 
     def _from_pool(self, batches: Sequence[TrialBatch]) -> Iterator[tuple[TrialBatch, list[Answer]]]:
         if self._pool is None:
-            tables = [experiment.tables for experiment in self.worker.experiments]
+            tables = [resolved_tables(experiment) for experiment in self.worker.experiments]
             self._pool = ProcessPoolExecutor(
                 self._jobs, mp_context=get_context("spawn"), initializer=_open_worker, initargs=(tables,)
             )

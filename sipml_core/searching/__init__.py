@@ -4,8 +4,8 @@ In: experiments. Out: a `SearchResult` each.
 Imports `cases` and what is below it.
 """
 
-from sipml_core.search.cache import AnswerCache, default_cache_folder
-from sipml_core.search.searching import search
-from sipml_core.search.searchresult import SearchResult, SearchRow
+from sipml_core.searching.cache import AnswerCache, default_cache_folder
+from sipml_core.searching.searching import search
+from sipml_core.searching.searchresult import SearchResult, SearchRow
 
 __all__ = ["AnswerCache", "SearchResult", "SearchRow", "default_cache_folder", "search"]

@@ -4,7 +4,7 @@ import attrs
 import pytest
 
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.search import workers
+from sipml_core.searching import workers
 
 #: Steps that the fake workload needs, at every batch.
 STEPS = 100.0
@@ -51,11 +51,11 @@ def test_a_row_holds_estimate_simulation_and_the_error_of_the_estimate(found):
     rows = {(row.topology, row.mp): row for row in found().rows}
     slow = rows["slow", 2]
     assert attrs.asdict(slow) == {
-        "workload": "tiny", "topology": "slow", "gpus": 8, "bandwidth_gbps": 400.0, "mp": 2, "dp": 4,
-        "global_batch": 16, "layout": "auto", "placer": "algorithm1", "status": "simulated", "best": True,
-        "estimate_us": 720.0, "iteration_us": 800.0, "error": pytest.approx(-0.1),
+        "workload": "tiny", "topology": "slow", "options": "", "gpus": 8, "bandwidth_gbps": 400.0,
+        "mp": 2, "dp": 4, "global_batch": 16, "layout": "auto", "placer": "algorithm1", "status": "simulated",
+        "best": True, "estimate_us": 720.0, "iteration_us": 800.0, "error": pytest.approx(-0.1),
         "steps_to_accuracy": STEPS, "estimate_s": pytest.approx(0.072),
-        "time_to_accuracy_s": pytest.approx(0.08),
+        "time_to_accuracy_s": pytest.approx(0.08), "goal": "accuracy", "time_to_goal_s": pytest.approx(0.08),
         "all_reduce": "two-tier", "exchange": "chain", "memory_bytes": 2e9, "extrapolated": False,
         "tight_memory": False, "reason": "",
     }  # fmt: skip

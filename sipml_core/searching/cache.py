@@ -17,12 +17,15 @@ from typing import Any
 
 import attrs
 
-from sipml_core.cases import Candidate
+from sipml_core.cases import Candidate, package_versions
 from sipml_core.errors import ConfigError
 from sipml_core.experiment import Experiment, Interconnect
 from sipml_core.plugin import Component
 
 Answer = dict[str, Any]
+
+#: A cache is trimmed to half of this when it has grown beyond it: some 200 000 answers. [bytes]
+MOST_BYTES = 500_000_000
 
 #: Files whose content decides what a package computes.
 _CODE = (".py", ".so", ".pyd", ".csv")
@@ -63,6 +66,21 @@ class AnswerCache:
                 f"cannot write to the cache {self.folder}: {error.strerror}; "
                 "choose another with --cache, or --no-cache"
             ) from None
+
+    def trim(self) -> None:
+        """Remove the answers that were used least lately, where there are too many."""
+        if self.folder is None:
+            return
+        with contextlib.suppress(OSError):
+            files = [(path.stat(), path) for path in self.folder.glob("??/*.json")]
+            total = sum(status.st_size for status, _ in files)
+            if total <= MOST_BYTES:
+                return
+            for status, path in sorted(files, key=lambda file: file[0].st_atime):
+                path.unlink(missing_ok=True)
+                total -= status.st_size
+                if total <= MOST_BYTES / 2:
+                    return
 
     def _path(self, key: str) -> Path:
         assert self.folder is not None
@@ -149,11 +167,11 @@ def _file_hash(path: Path) -> str:
 
 @cache
 def code_fingerprint(packages: tuple[str, ...]) -> str:
-    """Hash of the code of some packages, and of all others in their distributions.
+    """Hash of the code of some packages, of all others in their distributions, and of what they stand on.
 
     So an answer outlives neither a change of the core nor one of a plugin.
     """
-    digest = hashlib.sha256(sys.version.encode())
+    digest = hashlib.sha256(f"{sys.version} {package_versions()}".encode())
     for package in sorted({*packages, *_siblings(packages), "sipml_core"}):
         for path in _code_files(package):
             digest.update(f"{package} {path.name} {_file_hash(path)}\n".encode())

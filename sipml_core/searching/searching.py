@@ -8,13 +8,12 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 import attrs
 
 from sipml_core import __version__
-from sipml_core.cases import Candidate
-from sipml_core.experiment import Experiment, Interconnect
+from sipml_core.cases import Candidate, Goal, goal_of, hashes_of_files, options_text, versions, with_speedups
+from sipml_core.experiment import Experiment, Interconnect, resolved_tables
 from sipml_core.model import SILENT, CaseResult, Progress
-from sipml_core.plugin import Convergence
-from sipml_core.search.cache import Answer, AnswerCache, Keys, trial_keys
-from sipml_core.search.searchresult import TIGHT_MEMORY, SearchResult, SearchRow
-from sipml_core.search.workers import ESTIMATE, SIMULATION, Trial, TrialBatch, WorkerPool
+from sipml_core.searching.cache import Answer, AnswerCache, Keys, trial_keys
+from sipml_core.searching.searchresult import TIGHT_MEMORY, SearchResult, SearchRow
+from sipml_core.searching.workers import ESTIMATE, SIMULATION, Trial, TrialBatch, WorkerPool, complete
 
 _Answers = dict[Trial, Answer]
 
@@ -45,7 +44,9 @@ def search(
         A workload has no candidate at all.
     """
     with WorkerPool(experiments, jobs) as pool:
-        asked = _Asked(pool, cache or AnswerCache(None), progress)
+        kept = cache or AnswerCache(None)
+        kept.trim()
+        asked = _Asked(pool, kept, progress)
         trials = list(_trials(pool, experiments))
         estimates = asked.all(ESTIMATE, trials)
         simulations: _Answers = {}
@@ -76,7 +77,7 @@ class _Asked:
         open_trials: dict[str, Trial] = {}
         for trial, key in keys.items():
             answer = self.cache.get(key.answer)
-            if answer is None:
+            if answer is None or not complete(kind, answer):
                 open_trials.setdefault(key.answer, trial)
             else:
                 known[key.answer] = answer
@@ -111,8 +112,8 @@ def _batches(kind: str, trials: Iterable[Trial], keys: Mapping[Trial, Keys]) -> 
     return [TrialBatch(kind, tuple(group)) for group in together.values()]
 
 
-def _convergence(candidate: Candidate) -> Convergence:
-    return candidate.job.workload.convergence(candidate.global_batch)
+def _goal(candidate: Candidate) -> Goal:
+    return goal_of(candidate.job.workload, candidate.global_batch)
 
 
 def _chosen(pool: WorkerPool, estimates: _Answers, simulations: _Answers) -> Iterator[Trial]:
@@ -125,7 +126,7 @@ def _chosen(pool: WorkerPool, estimates: _Answers, simulations: _Answers) -> Ite
 
         def expected_s(trial: Trial) -> tuple[float, Trial]:
             _, candidate, _ = _look_up(pool, trial)
-            return estimates[trial]["iteration_us"] * _convergence(candidate).steps, trial
+            return estimates[trial]["iteration_us"] * _goal(candidate).steps, trial
 
         ranked = sorted(trials, key=expected_s)
         top = pool.worker.experiments[experiment].jobs[job].search.top
@@ -164,13 +165,15 @@ class _Report:
             seed=experiment.seed,
             version=__version__,
             baseline=experiment.baseline,
-            experiment=dict(experiment.tables),
+            experiment=resolved_tables(experiment),
             rows=tuple(self._row(trial, trial in winners) for trial in mine),
             best=self._best(winners),
             sources={
-                job.label: job.workload.convergence(job.workload.default_global_batch).source
+                job.label: goal_of(job.workload, job.workload.default_global_batch).source
                 for job in experiment.jobs
             },
+            versions=versions(experiment),
+            files=hashes_of_files(experiment),
         )
 
     def _winners(self, trials: list[Trial]) -> list[Trial]:
@@ -189,28 +192,28 @@ class _Report:
         if "iteration_us" not in answer:
             return None
         _, candidate, _ = _look_up(self.pool, trial)
-        return float(answer["iteration_us"] * 1e-6 * _convergence(candidate).steps)
+        return _goal(candidate).time_s(answer["iteration_us"])
 
     def _best(self, winners: list[Trial]) -> tuple[CaseResult, ...]:
         cases = [self._case(trial) for trial in winners]
         baseline = self.pool.worker.experiments[self.number].baseline
-        base_s = {case.workload: case.time_to_accuracy_s for case in cases if case.topology == baseline}
-        nothing = float("nan")
-        return tuple(
-            attrs.evolve(case, speedup=base_s.get(case.workload, nothing) / case.time_to_accuracy_s)
-            for case in cases
-        )
+        return tuple(with_speedups(cases, baseline))
 
     def _case(self, trial: Trial) -> CaseResult:
         """The simulated case, under the labels it has here."""
         _, candidate, interconnect = _look_up(self.pool, trial)
         known = self.simulations[trial]
         case = CaseResult(**{**known, "notes": tuple(known["notes"])})
-        return attrs.evolve(case, workload=candidate.job.label, topology=interconnect.label)
+        return attrs.evolve(
+            case,
+            workload=candidate.job.label,
+            topology=interconnect.label,
+            options=options_text(interconnect.topology),
+        )
 
     def _row(self, trial: Trial, best: bool) -> SearchRow:
         experiment, candidate, interconnect = _look_up(self.pool, trial)
-        convergence = _convergence(candidate)
+        goal = _goal(candidate)
         guessed, simulated = self.estimates[trial], self.simulations.get(trial, {})
         estimate_us, iteration_us = guessed.get("iteration_us"), simulated.get("iteration_us")
         reason = guessed.get("infeasible") or simulated.get("infeasible") or ""
@@ -218,6 +221,7 @@ class _Report:
         return SearchRow(
             workload=candidate.job.label,
             topology=interconnect.label,
+            options=options_text(interconnect.topology),
             gpus=interconnect.cluster.gpus,
             bandwidth_gbps=interconnect.cluster.bandwidth_gbps,
             mp=candidate.mp,
@@ -230,13 +234,15 @@ class _Report:
             estimate_us=estimate_us,
             iteration_us=iteration_us,
             error=estimate_us / iteration_us - 1 if estimate_us and iteration_us else None,
-            steps_to_accuracy=convergence.steps,
-            estimate_s=None if estimate_us is None else estimate_us * 1e-6 * convergence.steps,
-            time_to_accuracy_s=self._simulated_s(trial),
+            goal=goal.name,
+            steps_to_accuracy=goal.steps_to_accuracy,
+            estimate_s=None if estimate_us is None else goal.time_s(estimate_us),
+            time_to_accuracy_s=None if iteration_us is None else goal.accuracy_s(iteration_us),
+            time_to_goal_s=self._simulated_s(trial),
             all_reduce=simulated.get("all_reduce") or guessed.get("all_reduce") or "",
             exchange=simulated.get("exchange") or guessed.get("exchange") or "",
             memory_bytes=memory_bytes,
-            extrapolated=convergence.extrapolated,
+            extrapolated=goal.extrapolated,
             tight_memory=bool(memory_bytes and memory_bytes > TIGHT_MEMORY * experiment.gpu.memory_bytes),
             reason=reason,
         )
