@@ -69,7 +69,13 @@ def doublings(registry: Registry, folder: Path, jobs: Any = None) -> Iterator[Do
                     for gbps, slow, fast in zip(BANDWIDTHS_GBPS, rows, rows[1:], strict=False):
                         if slow is not None and fast is not None:
                             yield Doubling(
-                                job=label, mp=mp, layout=layout, network=network, gbps=gbps, slow=slow, fast=fast
+                                job=label,
+                                mp=mp,
+                                layout=layout,
+                                network=network,
+                                gbps=gbps,
+                                slow=slow,
+                                fast=fast,
                             )
 
 
@@ -115,7 +121,14 @@ def main() -> None:
             total += 1
             if doubling.ratio > ALLOWED:
                 found.append(doubling)
-                print(doubling.network, doubling.job, doubling.mp, doubling.gbps, doubling.ratio, file=sys.stderr)
+                print(
+                    doubling.network,
+                    doubling.job,
+                    doubling.mp,
+                    doubling.gbps,
+                    doubling.ratio,
+                    file=sys.stderr,
+                )
     print(f"{total} doublings, {len(found)} of them more than {ALLOWED - 1:.0%} slower.\n")
     print("| network | job, mp, layout | Gbps | ms | ms at twice the bandwidth | | chosen | at twice |")
     print("|---|---|--:|--:|--:|--:|---|---|")

@@ -3,9 +3,12 @@
 import numpy as np
 import pytest
 
-from sipml_core.collectives import EXCHANGES, Chain, Direct, Ring, Tiers
+from sipml_core.collectives import EXCHANGES, Chain, Direct, LinkTrees, Ring, Tiers
 from sipml_core.errors import InfeasibleError
 from sipml_core.model.groupshape import GroupShape
+
+#: Device 0 has a link of 2 Gbps to each other, and these are a ring of 1 Gbps.
+WHEEL = ((0, 2, 2, 2, 2), (2, 0, 1, 0, 1), (2, 1, 0, 1, 0), (2, 0, 1, 0, 1), (2, 1, 0, 1, 0))
 
 SHAPES = [
     GroupShape.of(devices=1),
@@ -16,6 +19,7 @@ SHAPES = [
     GroupShape.of(devices=24, tiers=(2, 8)),
     GroupShape.of(devices=12, tiers=(3, 6)),
     GroupShape.of(devices=6, tiers=(4,)),
+    GroupShape.of(devices=5, links=WHEEL),
 ]
 
 
@@ -26,8 +30,8 @@ def tables():
             try:
                 yield exchange, shape, exchange(None).parents(shape)
             except InfeasibleError:
-                assert exchange is Tiers
-                assert shape.straddles or not shape.units
+                assert exchange in (Tiers, LinkTrees)
+                assert (shape.straddles or not shape.units) if exchange is Tiers else not shape.links
 
 
 @pytest.mark.parametrize(("exchange", "shape", "parents"), list(tables()))
