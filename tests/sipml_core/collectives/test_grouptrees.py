@@ -10,6 +10,9 @@ from sipml_core.model.groupshape import GroupShape
 #: Device 0 has a link of 2 Gbps to each other, and these are a ring of 1 Gbps.
 WHEEL = ((0, 2, 2, 2, 2), (2, 0, 1, 0, 1), (2, 1, 0, 1, 0), (2, 0, 1, 0, 1), (2, 1, 0, 1, 0))
 
+#: Two servers, in each of which the GPUs are a line.
+TWO_LINES = tuple(tuple(float(abs(a - b) == 1 and a // 4 == b // 4) for b in range(8)) for a in range(8))
+
 SHAPES = [
     GroupShape.of(devices=1),
     GroupShape.of(devices=2),
@@ -20,6 +23,7 @@ SHAPES = [
     GroupShape.of(devices=12, tiers=(3, 6)),
     GroupShape.of(devices=6, tiers=(4,)),
     GroupShape.of(devices=5, links=WHEEL),
+    GroupShape.of(devices=8, tiers=(4,), links=TWO_LINES),
 ]
 
 
@@ -31,7 +35,8 @@ def tables():
                 yield exchange, shape, exchange(None).parents(shape)
             except InfeasibleError:
                 assert exchange in (Tiers, LinkTrees)
-                assert (shape.straddles or not shape.units) if exchange is Tiers else not shape.links
+                assert exchange is LinkTrees or shape.straddles or not shape.units
+                assert exchange is Tiers or shape.links in ((), TWO_LINES)
 
 
 @pytest.mark.parametrize(("exchange", "shape", "parents"), list(tables()))
@@ -120,3 +125,9 @@ def test_what_cannot_be_is_refused_with_what_can():
         InfeasibleError, match="8 GPUs, 7 hops apart on the fibre; the reach is 4: use 'chain'"
     ):
         Ring(None).parents(GroupShape.of(devices=8, reach_hops=4))
+
+
+def test_tiers_use_the_links_inside_servers():
+    """Device 1's result goes to 5 in the other server, and in both along the lines 1-0, 1-2-3 and 5-4, 5-6-7."""
+    parents = Tiers(None).parents(GroupShape.of(devices=8, tiers=(4,), links=TWO_LINES))
+    assert parents[1].tolist() == [1, 1, 1, 2, 5, 1, 5, 6]
