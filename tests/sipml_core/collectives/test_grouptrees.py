@@ -128,6 +128,6 @@ def test_what_cannot_be_is_refused_with_what_can():
 
 
 def test_tiers_use_the_links_inside_servers():
-    """Device 1's result goes to 5 in the other server, and in both along the lines 1-0, 1-2-3 and 5-4, 5-6-7."""
+    """From 1 to 5 in the other server, and in both along the lines: 1-0 and 1-2-3, 5-4 and 5-6-7."""
     parents = Tiers(None).parents(GroupShape.of(devices=8, tiers=(4,), links=TWO_LINES))
     assert parents[1].tolist() == [1, 1, 1, 2, 5, 1, 5, 6]
