@@ -27,9 +27,11 @@ from sipml_core.model import (
     Prices,
     Routes,
     TaskGraph,
+    refuse_excess,
 )
-from sipml_core.partition import Layout, choose_splits, fixed_layout, partition
-from sipml_core.plugin import Exchange, GpuModel, Placer, Topology, Workload
+from sipml_core.partition import Layout, choose_splits, cut_stages, fixed_layout, partition
+from sipml_core.placement import place_in_stages
+from sipml_core.plugin import Exchange, GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
     ScheduledCircuits,
     circuit_traffic,
@@ -82,24 +84,30 @@ def op_layout(
         return fixed_layout(graph, name)
     return choose_splits(
         graph, gpu, cluster, mp=plan.mp, dp=plan.dp,
-        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute,
+        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full",
     )  # fmt: skip
 
 
-def network_prices(fabric: Fabric, mp: int, dp: int, gpu_gbps: float) -> Prices:
+def network_prices(fabric: Fabric, plan: Plan, gpu_gbps: float) -> Prices:
     """Return what the fabric gives a GPU that sends to all of its group, and to its counterpart, at once.
 
     Pairs send equally, all groups at the same time; a link that they share divides its capacity. What
     circuits will be given to a pair is not known yet: there only the ports count.
     """
-    position = np.arange(mp * dp, dtype=np.int32) if fabric.hints.order is None else fabric.hints.order
-    group = position[:mp]
+    # GPU at each position, and GPU of each device of each replica. [gpus], [dp, replica]
+    gpu_at = np.arange(plan.gpus, dtype=np.int32) if fabric.hints.order is None else fabric.hints.order
+    gpu_of = gpu_at[plan.positions]
+    group = gpu_of[0, : plan.mp]
     src, dst = (ends.reshape(-1) for ends in np.meshgrid(group, group, indexing="ij"))
     inside = src != dst
-    counterpart = np.roll(position, -mp)
     return Prices(
-        group_gbps=min(gpu_gbps, max(mp - 1, 1) * _pair_gbps(fabric, src[inside], dst[inside], gpu_gbps)),
-        replica_gbps=min(gpu_gbps, _pair_gbps(fabric, position, counterpart, gpu_gbps)),
+        group_gbps=min(
+            gpu_gbps, max(plan.mp - 1, 1) * _pair_gbps(fabric, src[inside], dst[inside], gpu_gbps)
+        ),
+        replica_gbps=min(
+            gpu_gbps,
+            _pair_gbps(fabric, gpu_of.reshape(-1), np.roll(gpu_of, -1, axis=0).reshape(-1), gpu_gbps),
+        ),
     )
 
 
@@ -125,9 +133,14 @@ def balanced_graph(
     return partition(graph, gpu, cluster, mp=plan.mp, tau_us=plan.tau_us, layout=cuts)
 
 
-def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits) -> Placement:
-    """Return a device of the group for each sub-op."""
-    return placer.place(graph, limits)
+def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: Plan) -> Placement:
+    """Return a device of the replica for each sub-op, of `limits.devices` for each stage."""
+    if plan.pp == 1:
+        return placer.place(graph, limits)
+    # An op takes as long as its longest part: the parts are on as many devices.
+    time_us = np.maximum.reduceat(graph.duration_us, graph.first[:-1])
+    part = cut_stages(graph.graph, time_us, plan.model_parts, plan.stage_tolerance)
+    return place_in_stages(placer, graph, limits, part, plan.pp)
 
 
 def group_template(placement: Placement, plan: Plan, exchange: Exchange, shape: GroupShape) -> GroupTemplate:
@@ -137,11 +150,20 @@ def group_template(placement: Placement, plan: Plan, exchange: Exchange, shape: 
 
 
 def lowered(
-    template: GroupTemplate, cluster: Cluster, order: tuple[int, ...] | None, tiers: tuple[int, ...]
+    template: GroupTemplate,
+    cluster: Cluster,
+    order: tuple[int, ...] | None,
+    tiers: tuple[int, ...],
+    rings: tuple[WeightedRing, ...],
 ) -> Lowering:
-    """Return the template with GPUs for all groups; `order` as in `Fabric`, `tiers` as in `AllReduce`."""
+    """Return the template with GPUs for all groups; `order` as in `Fabric`, the rest as in `AllReduce`."""
     positions = None if order is None else np.array(order, dtype=np.int32)
-    return Lowering.of(template, cluster, order=positions, tiers=tiers)
+    return Lowering.of(template, cluster, order=positions, tiers=tiers, orders=rings)
+
+
+def first_groups(lowering: Lowering, groups: int) -> TaskGraph:
+    """Return the tasks of the first groups, without noise."""
+    return lowering.tasks(groups)
 
 
 def whole_job(lowering: Lowering, jitter: float, seed: int) -> TaskGraph:
@@ -178,7 +200,9 @@ def circuits_for(
         A pair that must talk has no route; or circuits are set once and leave out a pair that cannot be
         relayed either.
     """
-    network = network or Network.of(fabric, tasks)
+    if network is None:
+        network = Network.of(fabric, tasks)
+        refuse_excess(fabric, network, interconnect.cluster.bandwidth_gbps)
     control, scheduler, estimator = fabric.circuits, interconnect.scheduler, interconnect.estimator
     if control is None or scheduler is None or estimator is None:
         return Driven(network=network, circuits=None)

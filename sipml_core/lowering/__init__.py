@@ -7,7 +7,7 @@ Imports `placement` and what is below it.
 from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
-from sipml_core.lowering.joblowering import Lowering
+from sipml_core.lowering.joblowering import Lowering, replicas_in_server
 from sipml_core.lowering.memory import check_memory, check_parameters
 
 __all__ = [
@@ -20,4 +20,5 @@ __all__ = [
     "check_memory",
     "check_parameters",
     "fold",
+    "replicas_in_server",
 ]

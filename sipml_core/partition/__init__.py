@@ -8,6 +8,7 @@ from sipml_core.partition.layouts import Layout, fixed_layout, leader_index, lea
 from sipml_core.partition.overlap import OverlapRule, box_key, boxes
 from sipml_core.partition.partitioning import partition
 from sipml_core.partition.splits import choose_splits, explain
+from sipml_core.partition.stages import cut_stages
 
 __all__ = [
     "Layout",
@@ -15,6 +16,7 @@ __all__ = [
     "box_key",
     "boxes",
     "choose_splits",
+    "cut_stages",
     "explain",
     "fixed_layout",
     "leader_index",
