@@ -28,7 +28,7 @@ class Miscounts(Topology):
 @pytest.mark.parametrize("more", [-1, 1])
 def test_a_fabric_of_another_number_of_gpus_is_refused(more):
     topology = type("Wrong", (Miscounts,), {"more": more})(Miscounts.Options())
-    with pytest.raises(PluginError, match=f"'miscounts'.* joins {4 + more} GPUs, but cluster.gpus is 4"):
+    with pytest.raises(PluginError, match=f"miscounts'.* joins {4 + more} GPUs, but cluster.gpus is 4"):
         built_fabric(topology, Cluster(gpus=4, bandwidth_gbps=100.0))
 
 
