@@ -16,7 +16,9 @@ _spec.loader.exec_module(snippets)
 
 ROOT = snippets.ROOT
 TUTORIAL = ROOT / "docs" / "plugins" / "tutorial.md"
-PAGES = sorted((ROOT / "docs").rglob("*.md"))
+#: Made of examples, which `examples/run_all.py` runs.
+GALLERY = ROOT / "docs" / "gallery.md"
+PAGES = sorted({ROOT / "README.md", *(ROOT / "docs").rglob("*.md")} - {TUTORIAL, GALLERY})
 
 
 @pytest.mark.slow
@@ -27,7 +29,7 @@ def test_the_tutorial_leads_to_its_plot(registry, tmp_path, monkeypatch):
     assert (reader.cwd / "compare.png").stat().st_size > 5000
 
 
-@pytest.mark.parametrize("page", [p for p in PAGES if p != TUTORIAL], ids=lambda p: str(p.relative_to(ROOT)))
+@pytest.mark.parametrize("page", PAGES, ids=lambda p: str(p.relative_to(ROOT)))
 def test_python_and_toml_of_a_page_work(registry, page, tmp_path, monkeypatch):
     """Console blocks of other pages are theirs to test; ``>>>`` blocks are doctests."""
     reader = snippets.Reader(tmp_path, monkeypatch, registry)
