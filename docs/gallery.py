@@ -15,7 +15,8 @@ PAGE = DOCS / "gallery.md"
 _HEAD = """<!-- Written by docs/gallery.py from examples/; run that instead of changing this. -->
 # Gallery
 
-*What does an experiment look like, and what comes out?* Each of these is a file of `examples/`, run by `python -m sipml_core run FILE`;
+*What does an experiment look like, and what comes out?*
+Each of these is a file of `examples/`, run by `python -m sipml_core run FILE`;
 `python examples/run_all.py` runs them and compares what they print with what stands here.
 """
 
@@ -43,7 +44,7 @@ def _entry(path: Path) -> str:
 
 
 def _comment(text: str) -> tuple[str, str]:
-    """Return the comment at the head of a file: what stands before its first colon, and the rest without commands.
+    """Return the comment at the head of a file: up to its first colon, and the rest without commands.
 
     >>> _comment("# Two models: on four networks.\\n# More.\\n#\\n#   python -m x\\n\\ntitle = 1")
     ('Two models', 'On four networks. More.')

@@ -2,6 +2,7 @@
 
 import importlib.util
 import os
+import shutil
 import subprocess
 import sys
 
@@ -33,6 +34,8 @@ def test_the_tutorial_leads_to_its_plot(registry, tmp_path, monkeypatch):
 def test_python_and_toml_of_a_page_work(registry, page, tmp_path, monkeypatch):
     """Console blocks of other pages are theirs to test; ``>>>`` blocks are doctests."""
     reader = snippets.Reader(tmp_path, monkeypatch, registry)
+    if page.name == "README.md":  # its reader stands in the repository
+        shutil.copytree(ROOT / "examples", reader.cwd / "examples")
     for block in snippets.blocks(page):
         if block.language in ("python", "toml") or block.title:
             reader.follow(block)
