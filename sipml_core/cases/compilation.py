@@ -139,7 +139,7 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     """Return the variant's groups with GPUs."""
     template = reuse(group_template, variant.placement, variant.plan, variant.exchange, variant.group)
     order = None if variant.fabric.hints.order is None else tuple(variant.fabric.hints.order.tolist())
-    return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers)
+    return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers, variant.rings)
 
 
 def compile_variant(variant: Variant, reuse: Reuse) -> CompiledCase:

@@ -91,6 +91,8 @@ class Lowering:
     tiers: tuple[int, ...]
     #: Speed of each GPU relative to the others. [gpus]
     speed: NDArray[np.float64]
+    #: See `Rings.orders`.
+    orders: tuple[tuple[tuple[int, ...], float], ...] = ()
 
     @classmethod
     def of(
@@ -101,6 +103,7 @@ class Lowering:
         order: NDArray[np.int32] | None = None,
         server_gpus: int | None = None,
         tiers: tuple[int, ...] | None = None,
+        orders: tuple[tuple[tuple[int, ...], float], ...] = (),
     ) -> Lowering:
         """Return the template with GPUs for all groups; see `lower`.
 
@@ -118,6 +121,7 @@ class Lowering:
             gpu_of=_gpu_of(template.plan, cluster, order),
             tiers=tiers or _tiers(template.plan, server_gpus),
             speed=speed,
+            orders=orders,
         )
 
     @property
@@ -127,7 +131,7 @@ class Lowering:
     @property
     def period(self) -> int:
         """Return after how many replicas the job repeats: those of one server in two tiers, else 1."""
-        return math.prod(self.tiers[1:])
+        return self.plan.dp if self.orders else math.prod(self.tiers[1:])
 
     def tasks(self, groups: int | None = None) -> TaskGraph:
         """Return the tasks of all replicas, or of the first `groups` of them only.
@@ -406,9 +410,10 @@ class Lowering:
             priority=priority,
             label=label,
             counter_rotating=self.plan.counter_rotating,
+            orders=self.orders,
         )
         members = self.gpu_of[:, bucket.devices].reshape(1, *self.tiers, devices)
-        made = len(tasks) // self.period
+        made = len(tasks) // math.prod(self.tiers[1:])
         done = rings.all_reduce(
             members, bucket.size_bytes, ready.reshape(1, made, *self.tiers[1:], devices), made=made
         ).reshape(ready.shape)
