@@ -110,6 +110,10 @@ def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResu
         time_to_goal_s=goal.time_s(times.iteration_us),
         extrapolated=goal.extrapolated,
         notes=(*compiled.notes, *_unused(compiled), *_imbalance(times), *_unmeasured(compiled), *notes),
+        pp=plan.pp,
+        micro_batch=plan.micro_samples,
+        schedule=plan.schedule if plan.pp > 1 or plan.micro_batches > 1 else "",
+        zero=plan.zero,
     )
 
 

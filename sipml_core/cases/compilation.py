@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -16,6 +17,7 @@ from sipml_core.cases.steps import (
     built_fabric,
     check_scheduler,
     circuits_for,
+    first_groups,
     group_template,
     lowered,
     network_prices,
@@ -137,13 +139,13 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     """Return the variant's groups with GPUs."""
     template = reuse(group_template, variant.placement, variant.plan, variant.exchange, variant.group)
     order = None if variant.fabric.hints.order is None else tuple(variant.fabric.hints.order.tolist())
-    return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers)
+    return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers, variant.rings)
 
 
 def compile_variant(variant: Variant, reuse: Reuse) -> CompiledCase:
     """Return the variant with the tasks of all groups, or of the first few where these stand for all."""
     lowering = variant_lowering(variant, reuse)
-    compiled = _folded(variant, lowering)
+    compiled = _folded(variant, lowering, reuse)
     if compiled is not None:
         return compiled
     case = variant.case
@@ -185,7 +187,7 @@ def _first_capacity_gbps(driven: Driven) -> NDArray[np.float64]:
     return capacity_gbps
 
 
-def _folded(variant: Variant, lowering: Lowering) -> CompiledCase | None:
+def _folded(variant: Variant, lowering: Lowering, reuse: Reuse) -> CompiledCase | None:
     """Return the first groups where they stand for all; None where all are to be simulated.
 
     Raises
@@ -203,7 +205,8 @@ def _folded(variant: Variant, lowering: Lowering) -> CompiledCase | None:
         circuits = driven.circuits
         replanned = circuits is not None and circuits.interval_us is not None
         control = fabric.circuits if replanned else None
-        folded = fold(pairs, driven.network, _first_capacity_gbps(driven), control)
+        kept = partial(reuse, first_groups, keep=2)
+        folded = fold(pairs, driven.network, _first_capacity_gbps(driven), control, tasks_of=kept)
     except NoSymmetryError as error:
         if wanted == "auto":
             return None

@@ -42,12 +42,11 @@ def compiled_variants(case: Case, reuse: Reuse) -> list[CompiledCase]:
 
 
 def components(case: Case) -> tuple[Component | None, ...]:
-    """Return the components whose code a case runs."""
+    """Return the components whose code a case runs, the topology last."""
     interconnect = case.interconnect
     return (
-        case.job.workload, case.job.placer, case.gpu,
-        interconnect.topology, interconnect.scheduler, interconnect.estimator,
-        *case.job.exchanges, *case.job.all_reduces,
+        case.job.workload, case.job.placer, case.gpu, *case.job.exchanges, *case.job.all_reduces,
+        interconnect.scheduler, interconnect.estimator, interconnect.topology,
     )  # fmt: skip
 
 

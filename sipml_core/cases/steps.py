@@ -31,7 +31,7 @@ from sipml_core.model import (
 )
 from sipml_core.partition import Layout, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
-from sipml_core.plugin import Exchange, GpuModel, Placer, Topology, Workload
+from sipml_core.plugin import Exchange, GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
     ScheduledCircuits,
     circuit_traffic,
@@ -150,11 +150,20 @@ def group_template(placement: Placement, plan: Plan, exchange: Exchange, shape: 
 
 
 def lowered(
-    template: GroupTemplate, cluster: Cluster, order: tuple[int, ...] | None, tiers: tuple[int, ...]
+    template: GroupTemplate,
+    cluster: Cluster,
+    order: tuple[int, ...] | None,
+    tiers: tuple[int, ...],
+    rings: tuple[WeightedRing, ...],
 ) -> Lowering:
-    """Return the template with GPUs for all groups; `order` as in `Fabric`, `tiers` as in `AllReduce`."""
+    """Return the template with GPUs for all groups; `order` as in `Fabric`, the rest as in `AllReduce`."""
     positions = None if order is None else np.array(order, dtype=np.int32)
-    return Lowering.of(template, cluster, order=positions, tiers=tiers)
+    return Lowering.of(template, cluster, order=positions, tiers=tiers, orders=rings)
+
+
+def first_groups(lowering: Lowering, groups: int) -> TaskGraph:
+    """Return the tasks of the first groups, without noise."""
+    return lowering.tasks(groups)
 
 
 def whole_job(lowering: Lowering, jitter: float, seed: int) -> TaskGraph:

@@ -6,14 +6,19 @@ from collections.abc import Sequence
 from typing import Any
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import balanced_graph, op_graph, placed
 from sipml_core.lowering import Trees, check_memory, check_parameters
-from sipml_core.model import Fabric, GroupShape, Placement, Plan, Prices, ReplicaShape
+from sipml_core.model import Fabric, GroupShape, LinkTable, Placement, Plan, Prices, ReplicaShape
 from sipml_core.placement import check_reach, placement_limits
-from sipml_core.plugin import AllReduce, Exchange
+from sipml_core.plugin import AllReduce, Exchange, WeightedRing
+
+#: Members of a group, at most, between which links without a switch are looked for.
+MAX_LINKED = 64
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -31,6 +36,8 @@ class Variant:
     memory_bytes: float
     #: Shape into which the replicas are arranged to sum gradients, innermost last.
     tiers: tuple[int, ...]
+    #: Rings that run at the same time; none: one, in order.
+    rings: tuple[WeightedRing, ...]
 
 
 def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> GroupShape:
@@ -41,12 +48,39 @@ def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> 
         ports_only=prices.group_gbps >= gpu_gbps * (1 - 1e-9),
         few_peers=fabric.circuits is not None,
         reach_hops=fabric.hints.reach_hops,
+        links=own_links(fabric, gpus_of(fabric, plan).reshape(-1, plan.mp)),
     )
 
 
 def replica_shape(fabric: Fabric, plan: Plan) -> ReplicaShape:
     """Return where the replicas are to each other on a fabric."""
-    return ReplicaShape(replicas=plan.dp, devices=plan.stride("dp"), tiers=fabric_tiers(fabric))
+    # Sharded states are scattered and gathered on one ring.
+    tiers = () if plan.shares_states else fabric_tiers(fabric)
+    own = () if plan.shares_states else own_links(fabric, gpus_of(fabric, plan).T)
+    return ReplicaShape(replicas=plan.dp, devices=plan.stride("dp"), tiers=tiers, links=own)
+
+
+def gpus_of(fabric: Fabric, plan: Plan) -> NDArray[np.int32]:
+    """Return the GPU of each device of each replica. [dp, replica]"""
+    order = fabric.hints.order
+    gpu_at = np.arange(plan.gpus, dtype=np.int32) if order is None else order
+    return np.asarray(gpu_at, dtype=np.int32)[plan.positions]
+
+
+def own_links(fabric: Fabric, groups: NDArray[np.int32]) -> LinkTable:
+    """Return what links without a switch carry between members of each group, at least. [groups, members]
+
+    An empty table where no such links are known, or members are more than `MAX_LINKED`.
+    """
+    members = groups.shape[1]
+    if fabric.link_tail is None or fabric.link_head is None or fabric.circuits or members > MAX_LINKED:
+        return ()
+    tail, head = fabric.link_tail, fabric.link_head
+    own = (tail != head) & (np.maximum(tail, head) < fabric.gpus)
+    gbps = np.zeros((fabric.gpus, fabric.gpus))
+    np.add.at(gbps, (tail[own], head[own]), fabric.link_gbps[own])
+    least = gbps[groups[:, :, None], groups[:, None, :]].min(axis=0)
+    return tuple(map(tuple, least.tolist())) if least.any() else ()
 
 
 def fabric_tiers(fabric: Fabric) -> tuple[int, ...]:
@@ -98,7 +132,7 @@ def variants_of(
     check_parameters(graph, plan, case.gpu.memory_bytes)
     balanced = reuse(balanced_graph, graph, case.job.table.layout, case.gpu, cluster, plan, prices)
     placement = reuse(placed, case.job.placer, balanced, limits, plan)
-    memory_bytes = check_memory(placement, plan, case.gpu.memory_bytes)
+    memory_bytes = reuse(check_memory, placement, plan, case.gpu.memory_bytes)
     return [
         Variant(
             case=case,
@@ -109,6 +143,7 @@ def variants_of(
             placement=placement,
             memory_bytes=memory_bytes,
             tiers=all_reduce.tiers(replicas),
+            rings=all_reduce.rings(replicas),
         )
         for all_reduce in offered_all_reduces(case, replicas)
     ]

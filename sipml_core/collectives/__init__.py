@@ -6,9 +6,23 @@ Imports `plugin` and what is below it.
 
 from sipml_core.collectives.allreduces import Flat, Tiered, TwoTier
 from sipml_core.collectives.grouptrees import Chain, Direct, Ring, Tiers
+from sipml_core.collectives.linkrings import Rings
+from sipml_core.collectives.linktrees import LinkTrees
 from sipml_core.plugin import AllReduce, Exchange
 
-EXCHANGES: tuple[type[Exchange], ...] = (Chain, Ring, Tiers, Direct)
-ALL_REDUCES: tuple[type[AllReduce], ...] = (Flat, TwoTier, Tiered)
+EXCHANGES: tuple[type[Exchange], ...] = (Chain, Ring, Tiers, LinkTrees, Direct)
+ALL_REDUCES: tuple[type[AllReduce], ...] = (Flat, TwoTier, Tiered, Rings)
 
-__all__ = ["ALL_REDUCES", "EXCHANGES", "Chain", "Direct", "Flat", "Ring", "Tiered", "Tiers", "TwoTier"]
+__all__ = [
+    "ALL_REDUCES",
+    "EXCHANGES",
+    "Chain",
+    "Direct",
+    "Flat",
+    "LinkTrees",
+    "Ring",
+    "Rings",
+    "Tiered",
+    "Tiers",
+    "TwoTier",
+]

@@ -10,6 +10,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.collectives.linktrees import LinkTrees
 from sipml_core.errors import InfeasibleError
 from sipml_core.model import GroupShape
 from sipml_core.plugin import Exchange
@@ -105,7 +106,8 @@ class Ring(Exchange):
 class Tiers(Exchange):
     """Once into each other unit, to the counterpart of the maker, which passes it on to the others there.
 
-    With u units, (u - 1) / u of all results enter each unit: the least that any algorithm can do.
+    With u units, (u - 1) / u of all results enter each unit: the least that any algorithm can do. Inside the
+    innermost one they go down `LinkTrees` where its GPUs have links of their own.
     """
 
     name = "tiers"
@@ -132,6 +134,20 @@ class Tiers(Exchange):
         for unit in sorted(shape.units, reverse=True):
             own_place, root_place = device % unit, root % unit
             parents = np.where(own_place == root_place, parents, device - own_place + root_place)
+        # Inside the innermost units: from which place each place gets what comes from one. [inner, inner]
         inner = min(shape.units)
-        same_unit = device // inner == root // inner
-        return np.where(same_unit, root, parents).astype(np.int32)
+        trees = _inside(shape, inner)
+        own_place, root_place = device % inner, root % inner
+        inside = device - own_place + trees[root_place, own_place]
+        return np.where(own_place == root_place, parents, inside).astype(np.int32)
+
+
+def _inside(shape: GroupShape, inner: int) -> Parents:
+    """Return trees over the links that every innermost unit has; directly, where links do not join them."""
+    if shape.links:
+        units = np.arange(shape.devices).reshape(-1, inner)
+        gbps = np.array(shape.links)[units[:, :, None], units[:, None, :]].min(axis=0)
+        one = GroupShape.of(devices=inner, links=tuple(map(tuple, gbps.tolist())))
+        if LinkTrees(None).offered(one):
+            return LinkTrees(None).parents(one)
+    return _roots_and_devices(inner)[0]

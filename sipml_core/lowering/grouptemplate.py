@@ -13,7 +13,7 @@ from sipml_core.lowering.passtasks import PassTasks
 from sipml_core.lowering.schedules import parts_in_flight
 from sipml_core.lowering.stagetransfers import after_gradients
 from sipml_core.lowering.transfers import Transfers, plan_transfers
-from sipml_core.model import Placement, Plan
+from sipml_core.model import Placement, Plan, precision
 
 
 @attrs.frozen(kw_only=True)
@@ -79,9 +79,21 @@ class GroupTemplate:
         gradients = 0.0
         for bucket in self.buckets:
             members = self.plan.dp * len(bucket.devices)
-            gradients += members * all_reduce_bytes(bucket.size_bytes, members)
+            gradients += members * all_reduce_bytes(bucket.size_bytes, members) * self._repeats
         activations = self.plan.dp * self.plan.micro_batches * float(self.transfers.size_bytes.sum())
         return TrafficBytes(activations=activations, gradients=gradients)
+
+    @property
+    def _repeats(self) -> float:
+        """Return how often an all-reduce's bytes are sent: twice is once reduce-scattered, once gathered.
+
+        With `zero = 2` the reduce-scatter comes after each micro-batch.
+        """
+        held = precision(self.group.graph.graph.precision)
+        if not self.plan.shares_states:
+            return 1.0
+        scatters = self.plan.micro_batches if self.plan.zero == 2 else 1
+        return (scatters + held.parameter_bytes / held.gradient_bytes) / 2
 
 
 def traffic_bytes(placement: Placement, plan: Plan, trees: Trees | None = None) -> TrafficBytes:

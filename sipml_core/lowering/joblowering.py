@@ -16,6 +16,7 @@ from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.passtasks import row_of
+from sipml_core.lowering.shardedstates import SharedStates
 from sipml_core.model import Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
 
 
@@ -90,6 +91,8 @@ class Lowering:
     tiers: tuple[int, ...]
     #: Speed of each GPU relative to the others. [gpus]
     speed: NDArray[np.float64]
+    #: See `Rings.orders`.
+    orders: tuple[tuple[tuple[int, ...], float], ...] = ()
 
     @classmethod
     def of(
@@ -100,6 +103,7 @@ class Lowering:
         order: NDArray[np.int32] | None = None,
         server_gpus: int | None = None,
         tiers: tuple[int, ...] | None = None,
+        orders: tuple[tuple[tuple[int, ...], float], ...] = (),
     ) -> Lowering:
         """Return the template with GPUs for all groups; see `lower`.
 
@@ -117,6 +121,7 @@ class Lowering:
             gpu_of=_gpu_of(template.plan, cluster, order),
             tiers=tiers or _tiers(template.plan, server_gpus),
             speed=speed,
+            orders=orders,
         )
 
     @property
@@ -126,7 +131,7 @@ class Lowering:
     @property
     def period(self) -> int:
         """Return after how many replicas the job repeats: those of one server in two tiers, else 1."""
-        return math.prod(self.tiers[1:])
+        return self.plan.dp if self.orders else math.prod(self.tiers[1:])
 
     def tasks(self, groups: int | None = None) -> TaskGraph:
         """Return the tasks of all replicas, or of the first `groups` of them only.
@@ -153,6 +158,25 @@ class Lowering:
             previous = tasks
             marks.append(mark)
         return builder.build(np.concatenate(marks))
+
+    def sends(self, groups: int) -> TaskGraph:
+        """Return what `tasks` sends, all micro-batches in one transfer.
+
+        For the bytes of each pair: nothing waits for what it would wait for.
+        """
+        transfers, group = self.template.transfers, self.template.group
+        builder = TaskBuilder(self.plan.gpus, ("sync",))
+        gpu_of = self.gpu_of[:groups]
+        for _ in range(self.plan.iterations):
+            tasks = builder.tasks(gpu_of[:, group.device], 0.0, 0, 0)
+            size_bytes = transfers.size_bytes * self.plan.micro_batches
+            builder.transfers(gpu_of[:, transfers.sender], gpu_of[:, transfers.device], size_bytes, 0)
+            if self.plan.shares_states:
+                every = np.broadcast_to(tasks[:, None], (groups, self.plan.micro_batches, tasks.shape[1]))
+                self._shared_states(builder, 0).add(every)
+            else:
+                self._synchronise_all(builder, tasks, 0)
+        return builder.build()
 
     @property
     def _priorities(self) -> int:
@@ -214,10 +238,11 @@ class Lowering:
         last = tasks[:, -1]
         sums = priority + self._priorities - len(buckets)
 
-        # Where each bucket's sum is on each member. [groups, members] each
-        synced = [
-            self._synchronise(builder, last, bucket, sums + number) for number, bucket in enumerate(buckets)
-        ]
+        # Where the sums of buckets are, or the parameters that are made of them.
+        if self.plan.shares_states:
+            synced, tasks = self._shared_states(builder, sums).add(tasks)
+        else:
+            synced = self._synchronise_all(builder, last, sums)
 
         # The iteration ends when all sums are there and all tasks are done that nothing else waits for.
         waited_for = np.concatenate([before, transfers.maker, *(b.producers for b in buckets)])
@@ -234,6 +259,8 @@ class Lowering:
         group, passes, count = self.template.group, self.template.passes, self.plan.micro_batches
         gpu = gpu_of[:, None, group.device]
         duration = group.duration_us / self.speed[gpu]
+        if self.plan.shares_states:
+            duration[..., passes.row < 0] /= self.plan.dp
         every = np.arange(count, dtype=np.int32)
         columns = np.arange(len(group.subop), dtype=np.int32)
         place = group.position + priority + len(columns) * passes.slots_of(columns, every)
@@ -265,6 +292,73 @@ class Lowering:
                     sources = tasks[:, following.micro_batch, passes.sources[row_of(following)]]
                     builder.depend(done[:, number, None], sources)
             builder.depend(done[:, -1, None], tasks[:, -1, optimizer])
+
+    def _shared_states(self, builder: TaskBuilder, priority: int) -> SharedStates:
+        return SharedStates(
+            template=self.template,
+            builder=builder,
+            gpu_of=self.gpu_of,
+            priority=priority,
+            label=len(builder.labels) - 1,
+        )
+
+    def _synchronise_all(self, builder: TaskBuilder, tasks: Nodes, priority: int) -> list[Nodes]:
+        """Add the collectives of all buckets; return where they end. [groups, members] or [groups, buckets]
+
+        Where passes are ordered there may be thousands of buckets: those of one device each, on one ring over
+        the replicas, are added together. Elsewhere one by one, which numbers the nodes otherwise.
+        """
+        buckets = self.template.buckets
+        together = self.template.passes.ordered and len(self.tiers) == 1
+        single = [number for number, b in enumerate(buckets) if together and len(b.devices) == 1]
+        done = [self._synchronise_single(builder, tasks, single, priority)] if single else []
+        return done + [
+            self._synchronise(builder, tasks, bucket, priority + number)
+            for number, bucket in enumerate(buckets)
+            if not (together and len(bucket.devices) == 1)
+        ]
+
+    def _synchronise_single(
+        self, builder: TaskBuilder, tasks: Nodes, numbers: list[int], priority: int
+    ) -> Nodes:
+        """Add rings of buckets that are on one device each; return where they end. [groups, buckets]
+
+        Examples
+        --------
+        The three buckets of the worked example, each on one device of two groups.
+
+        >>> from sipml_core.testing.worked import lowering
+        >>> job, builder = lowering(dp=2), TaskBuilder(6, ("matmul", "sync"))
+        >>> tasks = builder.tasks(job.gpu_of[:, job.template.group.device], 1.0, 0, 0)
+        >>> job._synchronise_single(builder, tasks, [0, 1, 2], priority=0).shape
+        (2, 3)
+        >>> graph = builder.build()
+        >>> list(zip(graph.src.tolist(), graph.dst.tolist(), graph.size_bytes.tolist()))
+        [(1, 4, 2.0), (4, 1, 2.0), (2, 5, 2.0), (5, 2, 2.0), (0, 3, 10.0), (3, 0, 10.0)]
+        """
+        buckets = [self.template.buckets[number] for number in numbers]
+
+        # Bucket of each of its makers and users, and these. [pairs]
+        made_by = np.repeat(np.arange(len(buckets)), [len(b.producers) for b in buckets])
+        used_by = np.repeat(np.arange(len(buckets)), [len(b.consumers) for b in buckets])
+        makers = np.concatenate([b.producers for b in buckets])
+        users = np.concatenate([b.consumers for b in buckets])
+
+        # All makers are waited for: on the device, or doing what the device did.
+        ready = builder.barriers((len(buckets), len(tasks)), label=len(builder.labels) - 1)
+        builder.depend(tasks[:, makers], ready[made_by].T)
+        rings = Rings(
+            builder=builder,
+            steps=self.plan.ring_steps,
+            priority=priority + np.array(numbers)[:, None],
+            label=len(builder.labels) - 1,
+            counter_rotating=self.plan.counter_rotating,
+        )
+        size_bytes = np.array([b.size_bytes for b in buckets])[:, None]
+        members = self.gpu_of[:, [b.devices[0] for b in buckets]].T
+        done = rings.all_reduce(members, size_bytes, ready, made=len(tasks)).T
+        builder.depend(done[:, used_by], tasks[:, users])
+        return done
 
     def _synchronise(self, builder: TaskBuilder, tasks: Nodes, bucket: Bucket, priority: int) -> Nodes:
         """Add the collective of one bucket; return where it ends on each member. [groups, members]
@@ -316,9 +410,10 @@ class Lowering:
             priority=priority,
             label=label,
             counter_rotating=self.plan.counter_rotating,
+            orders=self.orders,
         )
         members = self.gpu_of[:, bucket.devices].reshape(1, *self.tiers, devices)
-        made = len(tasks) // self.period
+        made = len(tasks) // math.prod(self.tiers[1:])
         done = rings.all_reduce(
             members, bucket.size_bytes, ready.reshape(1, made, *self.tiers[1:], devices), made=made
         ).reshape(ready.shape)

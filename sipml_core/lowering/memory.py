@@ -129,8 +129,8 @@ def _remedy(placement: Placement, plan: Plan, memory_bytes: float) -> str:
         attrs.evolve(plan, recompute=level) for level in RECOMPUTE[RECOMPUTE.index(plan.recompute) + 1 :]
     ]
     if plan.dp > 1:
-        tried += [attrs.evolve(plan, zero=level) for level in range(plan.zero + 1, 4)]
-        tried += [attrs.evolve(plan, recompute="full", zero=level) for level in range(plan.zero + 1, 4)]
+        tried += [attrs.evolve(plan, zero=level) for level in range(plan.zero + 1, 3)]
+        tried += [attrs.evolve(plan, recompute="full", zero=level) for level in range(plan.zero + 1, 3)]
     fits = [other for other in tried if memory_per_gpu(placement, other).total_bytes.max() <= memory_bytes]
     smaller = "raise mp or pp" if plan.pp > 1 else "raise mp"
     smaller += ", or lower micro_batch" if plan.micro_batches > 1 else " or lower the batch"

@@ -9,7 +9,7 @@ from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, Placem
 from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
-from sipml_core.model.groupshape import GroupShape, ReplicaShape
+from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
 from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.network import Network, check_routes, refuse_excess
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
@@ -52,6 +52,7 @@ __all__ = [
     "FabricWords",
     "FoldableControl",
     "GroupShape",
+    "LinkTable",
     "Network",
     "Nodes",
     "Op",

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import attrs
 
+#: What links of their own carry between members of a group, from row to column; empty: none do. [Gbps]
+LinkTable = tuple[tuple[float, ...], ...]
+
 
 @attrs.frozen(kw_only=True)
 class GroupShape:
@@ -11,8 +14,8 @@ class GroupShape:
 
     A unit is a server, a rack, ...: GPUs inside are joined by more than they are across.
 
-    >>> GroupShape.of(devices=16, tiers=(8, 64))
-    GroupShape(devices=16, units=(8,), straddles=False, ports_only=False, few_peers=False, reach_hops=None)
+    >>> GroupShape.of(devices=16, tiers=(8, 64)).units
+    (8,)
     >>> GroupShape.of(devices=8, tiers=(8,)).units
     ()
     >>> GroupShape.of(devices=6, tiers=(4,)).straddles
@@ -30,6 +33,8 @@ class GroupShape:
     few_peers: bool = False
     #: Neighbours on either side that a circuit can span; None: not a ring of fibres. [hops]
     reach_hops: int | None = None
+    #: Links between two GPUs of the group that no switch is part of, the same in every group.
+    links: LinkTable = ()
 
     @classmethod
     def of(
@@ -40,6 +45,7 @@ class GroupShape:
         ports_only: bool = False,
         few_peers: bool = False,
         reach_hops: int | None = None,
+        links: LinkTable = (),
     ) -> GroupShape:
         """Return the shape of groups of `devices` consecutive GPUs on a network with units of these sizes."""
         units = [size for size in tiers if size < devices]
@@ -50,6 +56,7 @@ class GroupShape:
             ports_only=ports_only,
             few_peers=few_peers,
             reach_hops=reach_hops,
+            links=links,
         )
 
 
@@ -65,6 +72,8 @@ class ReplicaShape:
     devices: int
     #: GPUs of each kind of unit that the network has, inner first.
     tiers: tuple[int, ...] = ()
+    #: Links between counterparts in two replicas that no switch is part of, the same for all devices.
+    links: LinkTable = ()
 
     @property
     def gpus(self) -> int:

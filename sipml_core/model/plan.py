@@ -154,6 +154,13 @@ class Plan(Execution):
                 f"micro_batch must divide the {self.local_batch} samples of a replica, got "
                 f"{self.micro_batch}; nearest: {_near_divisors(self.local_batch, self.micro_samples)}"
             )
+        if self.zero == 3:
+            raise ConfigError(
+                "zero must be at most 2, got 3: gathering parameters before each pass is not simulated yet; "
+                "zero = 2 shares all but the parameters"
+            )
+        if self.zero and self.counter_rotating:
+            raise ConfigError("counter_rotating must be false where zero is above 0, got true")
         self._check_schedule()
 
     def _check_schedule(self) -> None:
@@ -192,6 +199,11 @@ class Plan(Execution):
     def ring_peers(self) -> int:
         """Counterparts in other replicas that a GPU sends gradients to."""
         return min(2 if self.counter_rotating else 1, self.dp - 1)
+
+    @property
+    def shares_states(self) -> bool:
+        """Whether each replica updates a part of the parameters only."""
+        return self.zero > 0 and self.dp > 1
 
     @property
     def stage_peers(self) -> int:

@@ -16,6 +16,7 @@ from sipml_core.plugin.interfaces import (
     Placer,
     Scheduler,
     Topology,
+    WeightedRing,
     Workload,
 )
 from sipml_core.plugin.registry import API_VERSION, Entry, Registry, load
@@ -35,6 +36,7 @@ __all__ = [
     "Registry",
     "Scheduler",
     "Topology",
+    "WeightedRing",
     "Workload",
     "hookimpl",
     "interrupts_blocked",

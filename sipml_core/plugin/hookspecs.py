@@ -25,6 +25,7 @@ if TYPE_CHECKING:
 PROJECT = "sipml"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
+#: Marks a function of a plugin as one of the hooks.
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 

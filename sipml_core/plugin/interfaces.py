@@ -215,6 +215,10 @@ class Exchange(Component):
         """
 
 
+#: Replicas in the order of a ring, and the part of the bytes that goes round it.
+WeightedRing = tuple[tuple[int, ...], float]
+
+
 class AllReduce(Component):
     """An algorithm that sums gradients over the replicas of a job."""
 
@@ -231,3 +235,11 @@ class AllReduce(Component):
 
         Raises `InfeasibleError`, naming all-reduces that would do, where the replicas do not nest so.
         """
+
+    def rings(self, shape: ReplicaShape) -> tuple[WeightedRing, ...]:
+        """Return rings that run at the same time, each with its part of the bytes; they add up to 1.
+
+        A ring names all replicas in the order in which data goes round. None: one ring, in order; where
+        there are several, `tiers` returns one tier.
+        """
+        return ()

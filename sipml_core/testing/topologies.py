@@ -43,7 +43,7 @@ class TopologyConformance(OfferConformance):
     sizes: ClassVar[tuple[int, ...]] = (2, 3, 7, 24)
     #: Bandwidth of a GPU, and twice as much, must be possible. [Gbps]
     bandwidth_gbps: ClassVar[float] = 800.0
-    #: GPUs that train the bundled workloads, as two groups of half of them; a size that is accepted.
+    #: GPUs that train the bundled workloads, alone and in groups as large as can be; a size that is accepted.
     training_gpus: ClassVar[int] = 4
 
     @property
@@ -222,8 +222,10 @@ class TopologyConformance(OfferConformance):
         topology = self.make()
         with law("training_gpus is a size that the topology accepts", training_gpus=self.training_gpus):
             scheduler = self.circuit_scheduler(topology.build(cluster))
+        gpus = self.training_gpus
+        largest = next((mp for mp in range(gpus // 2, 0, -1) if gpus % mp == 0), 1)
         for workload in small_workloads():
-            for mp in sorted({1, self.training_gpus // 2 or 1}):
+            for mp in sorted({1, largest}):
                 with law(
                     "training runs to its end, no sooner than its lower bound", workload=workload.name, mp=mp
                 ):

@@ -128,8 +128,8 @@ def test_where_servers_hold_no_several_whole_groups_there_is_the_ring_alone(regi
 
 
 @pytest.fixture(scope="module")
-def table(registry):
-    return validation.table(registry)
+def table():
+    return validation.table()
 
 
 def test_measured_clusters_are_predicted_within_20_percent(table):
@@ -141,5 +141,5 @@ def test_measured_clusters_are_predicted_within_20_percent(table):
 
 def test_the_documented_tables_are_what_the_script_prints(registry, table):
     page = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
-    for lines in (table, validation.ablations(registry)):
+    for lines in (table, validation.ablations()):
         assert "\n".join(lines) in page

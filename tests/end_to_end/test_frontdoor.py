@@ -113,6 +113,24 @@ def test_resolved_tables_are_those_of_an_equal_experiment(registry, example):
     assert read_experiment(resolved_tables(experiment), registry) == experiment
 
 
+@pytest.mark.parametrize(
+    "changes",
+    [
+        {"workload.strategy.exchange": "chain", "workload.strategy.all_reduce": "flat"},
+        {"workload.strategy.placer": {"name": "aligned"}, "workload.search": {"placers": ["algorithm1"]}},
+        {"topology.elect-flat.bandwidth_gbps": "1 Tbps", "gpu": {"name": "h100", "precision": "fp32"}},
+        {"engine": {"max_time_us": "2 s", "fold": "auto"}, "seed": 2**63 - 1, "baseline": "sip-ring"},
+        {"topology.sip-ring.scheduler": "ring-mcf", "topology.sip-ring.estimator": "oracle"},
+        {"workload.search": {"global_batches": [8, 16], "mp": [1, 2], "layouts": ["tensor"], "top": 3}},
+    ],
+    ids=lambda changes: next(iter(changes)),
+)
+def test_whatever_is_set_stands_in_the_resolved_tables(registry, file, changes):
+    experiment = sipml.load(file, set=changes)
+    assert experiment != sipml.load(file)
+    assert read_experiment(resolved_tables(experiment), registry) == experiment
+
+
 def test_set_changes_a_file_by_paths_and_python_values(file):
     experiment = sipml.load(file, set={"cluster.bandwidth_gbps": "4 Tbps", "topology.sip-ring.reach_hops": 2})
     assert {each.cluster.bandwidth_gbps for each in experiment.interconnects} == {4000.0}

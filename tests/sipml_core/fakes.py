@@ -143,7 +143,7 @@ def case_result(**changes):
         network_bytes=24 * 5.5e6, gradient_bytes=6.6e7, memory_bytes=8.8e9,
         decisions=17, samples_per_s=86_400.0, tokens_per_s=5_500_000.0, goal="accuracy",
         steps_to_accuracy=13_000.0, time_to_accuracy_s=99.0, extrapolated=False,
-        speedup=2.5, notes=("first note", "second note"),
+        speedup=2.5, notes=("first note", "second note"), pp=6, micro_batch=9, schedule="in order", zero=2,
     ) | changes  # fmt: skip
     return CaseResult(**{"time_to_goal_s": fields["time_to_accuracy_s"], **fields})
 

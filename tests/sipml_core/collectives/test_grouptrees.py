@@ -3,9 +3,15 @@
 import numpy as np
 import pytest
 
-from sipml_core.collectives import EXCHANGES, Chain, Direct, Ring, Tiers
+from sipml_core.collectives import EXCHANGES, Chain, Direct, LinkTrees, Ring, Tiers
 from sipml_core.errors import InfeasibleError
 from sipml_core.model.groupshape import GroupShape
+
+#: Device 0 has a link of 2 Gbps to each other, and these are a ring of 1 Gbps.
+WHEEL = ((0, 2, 2, 2, 2), (2, 0, 1, 0, 1), (2, 1, 0, 1, 0), (2, 0, 1, 0, 1), (2, 1, 0, 1, 0))
+
+#: Two servers, in each of which the GPUs are a line.
+TWO_LINES = tuple(tuple(float(abs(a - b) == 1 and a // 4 == b // 4) for b in range(8)) for a in range(8))
 
 SHAPES = [
     GroupShape.of(devices=1),
@@ -16,6 +22,8 @@ SHAPES = [
     GroupShape.of(devices=24, tiers=(2, 8)),
     GroupShape.of(devices=12, tiers=(3, 6)),
     GroupShape.of(devices=6, tiers=(4,)),
+    GroupShape.of(devices=5, links=WHEEL),
+    GroupShape.of(devices=8, tiers=(4,), links=TWO_LINES),
 ]
 
 
@@ -26,8 +34,9 @@ def tables():
             try:
                 yield exchange, shape, exchange(None).parents(shape)
             except InfeasibleError:
-                assert exchange is Tiers
-                assert shape.straddles or not shape.units
+                assert exchange in (Tiers, LinkTrees)
+                assert exchange is LinkTrees or shape.straddles or not shape.units
+                assert exchange is Tiers or shape.links in ((), TWO_LINES)
 
 
 @pytest.mark.parametrize(("exchange", "shape", "parents"), list(tables()))
@@ -116,3 +125,9 @@ def test_what_cannot_be_is_refused_with_what_can():
         InfeasibleError, match="8 GPUs, 7 hops apart on the fibre; the reach is 4: use 'chain'"
     ):
         Ring(None).parents(GroupShape.of(devices=8, reach_hops=4))
+
+
+def test_tiers_use_the_links_inside_servers():
+    """From 1 to 5 in the other server, and in both along the lines: 1-0 and 1-2-3, 5-4 and 5-6-7."""
+    parents = Tiers(None).parents(GroupShape.of(devices=8, tiers=(4,), links=TWO_LINES))
+    assert parents[1].tolist() == [1, 1, 1, 2, 5, 1, 5, 6]

@@ -24,6 +24,7 @@ SUMMARY = {
     "steps_to_accuracy": "13000.0", "time_to_accuracy_s": "99.0", "time_to_goal_s": "99.0",
     "extrapolated": "false", "speedup": "2.5",
     "notes": "first note; second note",
+    "pp": "6", "micro_batch": "9", "schedule": "in order", "zero": "2",
 }  # fmt: skip
 
 
