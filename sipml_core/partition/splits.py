@@ -13,7 +13,6 @@ from sipml_core.model import Cluster, OpGraph, Prices
 from sipml_core.partition.costs import Budget, SplitCosts, Table, Variable, split_costs
 from sipml_core.partition.elimination import minimise_each
 from sipml_core.partition.layouts import Choice, Layout
-from sipml_core.partition.overlap import OverlapRule
 from sipml_core.partition.partitioning import Cut
 from sipml_core.partition.slices import SliceTimes
 from sipml_core.plugin import GpuModel
@@ -36,6 +35,7 @@ def choose_splits(
     dp: int,
     prices: Prices,
     recompute: bool = False,
+    times: SliceTimes | None = None,
 ) -> Layout:
     """Return the layout with the least estimated time of a training step.
 
@@ -62,6 +62,8 @@ def choose_splits(
         What the network gives the traffic inside a group, and the synchronisation of gradients.
     recompute
         Activations are not saved but made again: only parameters are counted as memory.
+    times
+        Of this graph, GPU and cluster; None: made here.
 
     Returns
     -------
@@ -76,10 +78,9 @@ def choose_splits(
     for name, value in (("mp", mp), ("tau_us", tau_us), ("dp", dp)):
         if not (np.isfinite(value) and value > 0):
             raise ConfigError(f"{name} must be positive, got {value}")
-    rule = OverlapRule()
-    times = SliceTimes(graph, gpu, cluster, rule)
+    times = times or SliceTimes(graph, gpu, cluster)
     budget = Budget(mp=mp, tau_us=tau_us, dp=dp, prices=prices, recompute=recompute)
-    return _best(split_costs(graph, times, rule, budget), gpu.memory_bytes).layout()
+    return _best(split_costs(graph, times, budget), gpu.memory_bytes).layout()
 
 
 @attrs.frozen(kw_only=True)
