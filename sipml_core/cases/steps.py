@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect
-from sipml_core.lowering import GroupTemplate, Lowering, Trees
+from sipml_core.lowering import GroupTasks, GroupTemplate, Lowering, Trees
 from sipml_core.model import (
     BalancedGraph,
     Cluster,
@@ -29,7 +29,7 @@ from sipml_core.model import (
     TaskGraph,
     refuse_excess,
 )
-from sipml_core.partition import Layout, choose_splits, cut_stages, fixed_layout, partition
+from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
 from sipml_core.plugin import Exchange, GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
@@ -76,15 +76,26 @@ def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:
     return workload.graph(samples, precision)
 
 
+def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:
+    """Return how long slices of ops take, asked and kept as they are needed, for all plans of a graph."""
+    return SliceTimes(graph, gpu, cluster)
+
+
 def op_layout(
-    graph: OpGraph, name: str, gpu: GpuModel, cluster: Cluster, plan: Plan, prices: Prices
+    graph: OpGraph,
+    name: str,
+    gpu: GpuModel,
+    cluster: Cluster,
+    plan: Plan,
+    prices: Prices,
+    times: SliceTimes | None = None,
 ) -> Layout:
     """Return the dimension along which each op is cut, and why, by the layout of that name."""
     if name != "auto":
         return fixed_layout(graph, name)
     return choose_splits(
         graph, gpu, cluster, mp=plan.mp, dp=plan.dp,
-        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full",
+        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full", times=times,
     )  # fmt: skip
 
 
@@ -126,11 +137,21 @@ def _pair_gbps(
 
 
 def balanced_graph(
-    graph: OpGraph, layout: str, gpu: GpuModel, cluster: Cluster, plan: Plan, prices: Prices
+    graph: OpGraph,
+    layout: str,
+    gpu: GpuModel,
+    cluster: Cluster,
+    plan: Plan,
+    prices: Prices,
+    times: SliceTimes | None = None,
 ) -> BalancedGraph:
-    """Return the ops cut into sub-ops of about tau, along the dimensions that the named layout gives."""
-    cuts = op_layout(graph, layout, gpu, cluster, plan, prices)
-    return partition(graph, gpu, cluster, mp=plan.mp, tau_us=plan.tau_us, layout=cuts)
+    """Return the ops cut into sub-ops of about tau, along the dimensions that the named layout gives.
+
+    `times` are those of the graph, the GPU and the cluster; None: made here.
+    """
+    times = times or slice_times(graph, gpu, cluster)
+    cuts = op_layout(graph, layout, gpu, cluster, plan, prices, times)
+    return partition(graph, gpu, cluster, mp=plan.mp, tau_us=plan.tau_us, layout=cuts, times=times)
 
 
 def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: Plan) -> Placement:
@@ -143,10 +164,12 @@ def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: 
     return place_in_stages(placer, graph, limits, part, plan.pp)
 
 
-def group_template(placement: Placement, plan: Plan, exchange: Exchange, shape: GroupShape) -> GroupTemplate:
-    """Return what one group does in one iteration, wherever its GPUs are."""
+def group_template(
+    placement: Placement, plan: Plan, exchange: Exchange, shape: GroupShape, group: GroupTasks
+) -> GroupTemplate:
+    """Return what one group does in one iteration, wherever its GPUs are; `group` as of `replica_tasks`."""
     trees = Trees(parents=exchange.parents(shape), relays=shape.few_peers)
-    return GroupTemplate.of(placement, plan, trees)
+    return GroupTemplate.of(placement, plan, trees, group)
 
 
 def lowered(

@@ -6,11 +6,13 @@ Imports `placement` and what is below it.
 
 from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
+from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
 from sipml_core.lowering.joblowering import Lowering, replicas_in_server
 from sipml_core.lowering.memory import check_memory, check_parameters
 
 __all__ = [
+    "GroupTasks",
     "GroupTemplate",
     "Lowering",
     "NoSymmetryError",
@@ -20,5 +22,6 @@ __all__ = [
     "check_memory",
     "check_parameters",
     "fold",
+    "replica_tasks",
     "replicas_in_server",
 ]

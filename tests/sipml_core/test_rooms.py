@@ -1,6 +1,7 @@
 """The layout of the core: data flows one way, and each room shows one face to the others."""
 
 import ast
+import importlib
 from pathlib import Path
 
 import pytest
@@ -110,6 +111,13 @@ def test_there_are_no_circles_between_files(room):
         for module in free:
             del known[module]
     assert not known, f"in circles, or needing one: {sorted('.'.join(module) for module in known)}"
+
+
+@pytest.mark.parametrize("face", FACES, ids=lambda path: path.parent.name)
+def test_a_room_has_all_that_it_exports(face):
+    """Also where a face imports its files only when something of them is asked for."""
+    room = importlib.import_module(f"sipml_core.{face.parent.name}")
+    assert not [name for name in getattr(room, "__all__", []) if not hasattr(room, name)]
 
 
 @pytest.mark.parametrize("face", FACES, ids=lambda path: path.parent.name)
