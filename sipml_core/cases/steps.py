@@ -70,7 +70,7 @@ def op_layout(
         return fixed_layout(graph, name)
     return choose_splits(
         graph, gpu, cluster, mp=plan.mp, dp=plan.dp,
-        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full",
+        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full", stages=plan.pp,
     )  # fmt: skip
 
 

@@ -8,15 +8,19 @@ from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
 from sipml_core.lowering.joblowering import Lowering, replicas_in_server
 from sipml_core.lowering.memory import check_memory, check_parameters
+from sipml_core.lowering.schedules import Pass, most_in_flight, schedule
 
 __all__ = [
     "GroupTemplate",
     "Lowering",
     "NoSymmetryError",
     "Pairs",
+    "Pass",
     "TrafficBytes",
     "check_memory",
     "check_parameters",
     "fold",
+    "most_in_flight",
     "replicas_in_server",
+    "schedule",
 ]

@@ -36,6 +36,7 @@ def choose_splits(
     dp: int,
     prices: Prices,
     recompute: bool = False,
+    stages: int = 1,
 ) -> Layout:
     """Return the layout with the least estimated time of a training step.
 
@@ -62,6 +63,8 @@ def choose_splits(
         What the network gives the traffic inside a group, and the synchronisation of gradients.
     recompute
         Activations are not saved but made again: only parameters are counted as memory.
+    stages
+        Pipeline stages: a GPU has to hold one of as many parts of the model.
 
     Returns
     -------
@@ -79,7 +82,7 @@ def choose_splits(
     rule = OverlapRule()
     times = SliceTimes(graph, gpu, cluster, rule)
     budget = Budget(mp=mp, tau_us=tau_us, dp=dp, prices=prices, recompute=recompute)
-    return _best(split_costs(graph, times, rule, budget), gpu.memory_bytes).layout()
+    return _best(split_costs(graph, times, rule, budget), gpu.memory_bytes * stages).layout()
 
 
 @attrs.frozen(kw_only=True)

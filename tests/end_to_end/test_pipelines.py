@@ -47,7 +47,7 @@ def test_folded_equals_full(registry, topology, order, plan):
     full, folded = run(registry, job, fold="never"), run(registry, job, fold="auto")
     for field in attrs.fields(type(full)):
         if field.name == "lower_bound_us":
-            # The images of a transfer share its links: the bound of the part knows, that of the whole does not.
+            # Images of a transfer share its links, which only the bound of the part knows.
             assert full.lower_bound_us <= folded.lower_bound_us * (1 + 1e-9) <= full.iteration_us * (1 + 1e-8)
         elif field.name != "notes":
             expected = getattr(full, field.name)
@@ -60,7 +60,8 @@ def test_folded_equals_full(registry, topology, order, plan):
 @pytest.mark.parametrize(
     "topology",
     [
-        FLAT, CLUSTER, OCS, {"name": "sip-ring"}, {"name": "sip-ocs", "interval_us": 200, "reconfiguration_us": 10},
+        FLAT, CLUSTER, OCS, {"name": "sip-ring"},
+        {"name": "sip-ocs", "interval_us": 200, "reconfiguration_us": 10},
     ],
     ids=str,
 )  # fmt: skip
