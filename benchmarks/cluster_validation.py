@@ -1,118 +1,172 @@
-"""Measured throughput of V100 clusters against whole simulations: `python benchmarks/cluster_validation.py`.
+"""Measured throughput of V100 clusters against whole simulations.
 
-Prints two markdown tables: the measured rows, and what each of our assumptions is worth. The
-cases are those of examples/v100_cluster.toml and examples/v100_server.toml. Nothing is fitted to them: GPU
-efficiencies come from single GPUs (docs/gpu-models.md), bandwidths from data sheets.
+    python benchmarks/cluster_validation.py              # simulate, and write docs/results/validation.csv
+    python docs/results.py                               # the page docs/validation.md of it
+
+The rows of dlperf_v100.csv, whose source stands beside each, on servers as they are wired; then with one
+assumption changed at a time. GPU efficiencies come from the rows of one GPU (docs/gpu-models.md), bandwidths from data
+sheets; nothing is fitted to the rows of several GPUs. About three minutes.
 """
 
 from __future__ import annotations
 
+import csv
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 import attrs
 
-from sipml_core.cases import Case, Reuse, compile_case
-from sipml_core.engine import simulate
-from sipml_core.experiment import apply_overrides, read_experiment, read_tables
+from sipml_core.cases import Case, Clock, Reuse, simulate_variants
+from sipml_core.errors import SipmlError
+from sipml_core.experiment import read_experiment
 from sipml_core.plugin import Registry, load
 
-EXAMPLES = Path(__file__).resolve().parent.parent / "examples"
+HERE = Path(__file__).resolve().parent
+EXAMPLES = HERE.parent / "examples"
+RESULTS = HERE.parent / "docs" / "results" / "validation.csv"
 
-#: Sequences/s of Megatron-LM and OneFlow (Oneflow-Inc/DLPerf, GPT report).
-MEASURED = {"at the end": (48.16, 65.35), "overlapped": (48.16, 65.35)}
-MEASURED |= {"MP 8": (23.11, 24.92), "DP 2 x MP 4": (27.75, 29.65)}
-
-FILE = {"at the end": "v100_cluster.toml", "overlapped": "v100_cluster.toml"}
-FILE |= {"MP 8": "v100_server.toml", "DP 2 x MP 4": "v100_server.toml"}
-
-NAME = {"at the end": "DP 16, two servers, all-reduce at the end"}
-NAME |= {"overlapped": "DP 16, two servers, all-reduce overlapped"}
+#: Servers as they are wired, by number of GPUs; exchanges and all-reduces to force.
+WIRED = {8: "v100_cube_mesh.csv", 16: "v100_cube_mesh_pair.csv"}
+EXCHANGES = ("direct", "chain", "ring", "tiers", "link-trees")
+ALL_REDUCES = ("flat", "two-tier", "rings")
+BASE = "as wired, gradients at the end"
 
 
 @attrs.frozen(kw_only=True)
-class Prediction:
-    """One simulated case."""
+class Measured:
+    """A row of dlperf_v100.csv."""
 
+    case: str
+    gpus: int = attrs.field(converter=int)
+    layers: int = attrs.field(converter=int)
+    hidden: int = attrs.field(converter=int)
+    heads: int = attrs.field(converter=int)
+    sequence: int = attrs.field(converter=int)
+    vocabulary: int = attrs.field(converter=int)
+    global_batch: int = attrs.field(converter=int)
+    mp: int = attrs.field(converter=int)
+    dp: int = attrs.field(converter=int)
     #: [sequences/s]
-    rate: float
+    megatron_lm_per_s: float = attrs.field(converter=float)
+    oneflow_per_s: float = attrs.field(converter=float)
+    source: str
+
+
+@attrs.frozen(kw_only=True)
+class Assumed:
+    """What a prediction assumes that the source does not say, or that is an ablation."""
+
+    name: str = BASE
+    wired: bool = True
+    #: Gradients are synchronised while the backward pass goes on, not all at once when it is over.
+    overlapped: bool = False
+    layout: str = "megatron"
+    exchange: str = "auto"
+    all_reduce: str = "auto"
+    #: Network card of a server, where servers are switches.
+    card_gbps: float = 100.0
+
+
+@attrs.frozen(kw_only=True)
+class Predicted:
+    """One simulated case: a row of docs/results/validation.csv."""
+
+    case: str
+    assumed: str
+    per_s: float
+    exchange: str
     all_reduce: str
 
 
-def predict(registry: Registry, label: str, *overrides: str, all_reduce: str | None = None) -> Prediction:
-    """Throughput of one case of the examples, as `run` has it.
+def measured() -> list[Measured]:
+    """Return the measured rows."""
+    with (HERE / "dlperf_v100.csv").open(newline="") as file:
+        return [Measured(**row) for row in csv.DictReader(file)]
 
-    Parameters
-    ----------
-    overrides
-        Changes to the file, as of `run --set`.
-    all_reduce
-        The all-reduce; None: the faster one.
+
+def assumptions(row: Measured) -> Iterator[Assumed]:
+    """Yield what is assumed of a row: as we believe it was, then one thing changed at a time."""
+    yield Assumed()
+    if row.dp > 1:
+        yield Assumed(name="gradients overlapped with the backward pass", overlapped=True)
+    if row.gpus > 1:
+        yield Assumed(name="servers as switches", wired=False)
+    if row.gpus > 8:
+        yield Assumed(name="servers as switches, cards at 80 Gb/s", wired=False, card_gbps=80.0)
+    if row.mp > 1:
+        for exchange in EXCHANGES:
+            yield Assumed(name=f"exchange `{exchange}`", exchange=exchange)
+        yield Assumed(name="layout `tensor`: norms, dropout, residuals divided", layout="tensor")
+        yield Assumed(name="the layout sipml chooses", layout="auto")
+    if row.dp > 1:
+        for all_reduce in ALL_REDUCES:
+            yield Assumed(name=f"all-reduce `{all_reduce}`", all_reduce=all_reduce)
+
+
+def predict(registry: Registry, row: Measured, assumed: Assumed) -> Predicted:
+    """Simulate one measured row.
+
+    Raises
+    ------
+    SipmlError
+        An exchange or all-reduce that the network cannot do.
     """
-    tables: dict[str, Any] = apply_overrides(read_tables(EXAMPLES / FILE[label]), overrides)
-    tables["workload"] = [table for table in tables["workload"] if table["label"] == label]
-    experiment = read_experiment(tables, registry)
+    network: dict[str, Any] = {"name": "elect-cluster", "uplink_gbps": assumed.card_gbps}
+    if assumed.wired and row.gpus > 1:
+        network = {"name": "graph", "file": str(EXAMPLES / WIRED[row.gpus]), "server_gpus": 8}
+    experiment = read_experiment(
+        {
+            "title": "validation",
+            "cluster": {"gpus": row.gpus, "bandwidth_gbps": "150 GB/s"},
+            "gpu": {"name": "v100", "memory": "16 GB", "precision": "mixed"},
+            "strategy": {
+                "mp": row.mp, "dp": row.dp, "global_batch": row.global_batch, "recompute": True,
+                "layout": assumed.layout, "exchange": assumed.exchange, "all_reduce": assumed.all_reduce,
+                "bucket_bytes": "25 MB" if assumed.overlapped else "1 TB",
+            },
+            "workload": {
+                "name": "gpt", "hidden": row.hidden, "layers": row.layers, "heads": row.heads,
+                "sequence": row.sequence, "vocabulary": row.vocabulary,
+            },
+            "topology": network,
+        },
+        registry,
+    )  # fmt: skip
     job, interconnect = experiment.jobs[0], experiment.interconnects[0]
-    plan = job.plan(interconnect.cluster.gpus)
-    variants = compile_case(Case.of(experiment, job, interconnect, plan), Reuse())
-    runs = [
-        Prediction(
-            rate=plan.global_batch * 1e6 / simulate(compiled.tasks, compiled.network).total_us,
-            all_reduce=compiled.variant.all_reduce,
-        )
-        for compiled in variants
-        if all_reduce in (None, compiled.variant.all_reduce)
-    ]
-    return max(runs, key=lambda run: run.rate)
+    case = Case.of(experiment, job, interconnect, job.plan(row.gpus))
+    result = simulate_variants(case, Reuse(), Clock()).row
+    return Predicted(
+        case=row.case,
+        assumed=assumed.name,
+        per_s=row.global_batch * 1e6 / result.measured_us,
+        exchange=result.exchange if row.mp > 1 else "",
+        all_reduce=result.all_reduce if row.dp > 1 else "",
+    )
 
 
-def error(label: str, rate: float) -> float:
-    """Signed, relative to the nearer framework; 0 between the two."""
-    low, high = MEASURED[label]
-    return rate / min(max(rate, low), high) - 1.0
-
-
-def table(registry: Registry) -> list[str]:
-    """Measured and predicted, one line per row."""
-    lines = ["| case | measured /s | predicted /s | error | all-reduce |", "|---|--:|--:|--:|---|"]
-    for label, (low, high) in MEASURED.items():
-        run = predict(registry, label)
-        all_reduce = run.all_reduce if label != "MP 8" else ""
-        lines.append(
-            f"| {NAME.get(label, label + ', one server')} | {low} - {high} | {run.rate:.1f} "
-            f"| {error(label, run.rate):+.1%} | {all_reduce} |"
-        )
-    return lines
-
-
-def ablations(registry: Registry) -> list[str]:
-    """The same cases with one assumption changed."""
-    slow_uplink, slow_nvlink = "topology.uplink_gbps=80", "cluster.bandwidth_gbps='120 GB/s'"
-    changes: list[tuple[str, str, tuple[str, ...], str | None]] = [
-        ("at the end", "flat ring only", (), "flat"),
-        ("at the end", "InfiniBand at 80 Gb/s", (slow_uplink,), None),
-        ("at the end", "NVLink at 120 GB/s", (slow_nvlink,), None),
-        ("overlapped", "flat ring only", (), "flat"),
-        ("overlapped", "InfiniBand at 80 Gb/s", (slow_uplink,), None),
-    ]
-    for label in ("MP 8", "DP 2 x MP 4"):
-        changes += [
-            (label, "layout `tensor`: norms, dropout, residuals divided", ("strategy.layout=tensor",), None),
-            (label, "NVLink at 120 GB/s", (slow_nvlink,), None),
-            (label, "the layout sipml chooses", ("strategy.layout=auto",), None),
-        ]
-    lines = ["| case | changed | predicted /s | error |", "|---|---|--:|--:|"]
-    for label, what, overrides, all_reduce in changes:
-        rate = predict(registry, label, *overrides, all_reduce=all_reduce).rate
-        name = label if label in ("MP 8", "DP 2 x MP 4") else f"DP 16, {label}"
-        lines.append(f"| {name} | {what} | {rate:.1f} | {error(label, rate):+.1%} |")
-    return lines
+def predictions(registry: Registry) -> Iterator[Predicted]:
+    """Yield every row under every assumption that its network allows."""
+    for row in measured():
+        for assumed in assumptions(row):
+            try:
+                yield predict(registry, row, assumed)
+            except SipmlError as error:
+                print(f"{row.case}, {assumed.name}: {error}")
 
 
 def main() -> None:
-    """Print both tables."""
-    registry = load()
-    print("\n".join([*table(registry), "", *ablations(registry)]))
+    """Simulate all, and write them."""
+    names = [field.name for field in attrs.fields(Predicted)]
+    found = []
+    for prediction in predictions(load()):
+        print(prediction, flush=True)
+        found.append(attrs.asdict(prediction))
+    RESULTS.parent.mkdir(exist_ok=True)
+    with RESULTS.open("w", newline="") as file:
+        writer = csv.DictWriter(file, names, lineterminator="\n")
+        writer.writeheader()
+        writer.writerows({**row, "per_s": f"{row['per_s']:.6g}"} for row in found)
 
 
 if __name__ == "__main__":

@@ -15,7 +15,7 @@ import sys
 
 from sipml_core.experiment import read_experiment
 from sipml_core.plugin import load
-from sipml_core.search import AnswerCache, SearchRow, search
+from sipml_core.searching import AnswerCache, SearchRow, search
 
 TOPOLOGIES = ("elect-flat", "elect-cluster", "sip-ocs", "sip-ring")
 BATCHES = {"resnet50": [256, 1024], "transformer": [64, 256]}

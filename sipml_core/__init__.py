@@ -1,3 +1,26 @@
-"""What would this network do to the time my training job takes?"""
+"""What would this network do to the time my training job takes?
+
+>>> import sipml_core as sipml
+>>> result = sipml.run("x.toml", set={"cluster.bandwidth_gbps": "4 Tbps"})  # doctest: +SKIP
+>>> result.rows(), result.to_frame()  # doctest: +SKIP
+
+`load` reads an experiment, `run` simulates it, `search` looks for its best plans, `plan_circuits` plans
+circuits for one traffic matrix. What they need is imported when they are first asked for.
+"""
+
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sipml_core.frontdoor import load, plan_circuits, run, search
 
 __version__ = "0.1.0"
+__all__ = ["load", "plan_circuits", "run", "search"]
+
+
+def __getattr__(name: str) -> Any:
+    """The functions of the front door, imported when they are asked for."""
+    if name not in __all__:
+        raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+    from sipml_core import frontdoor
+
+    return getattr(frontdoor, name)

@@ -4,10 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sipml_core.collectives import ALL_REDUCES, EXCHANGES
 from sipml_core.estimators import ESTIMATORS
 from sipml_core.gpus import GPU_MODELS
 from sipml_core.placement import PLACERS
-from sipml_core.plugin import Estimator, GpuModel, Placer, Workload, hookimpl
+from sipml_core.plugin import AllReduce, Estimator, Exchange, GpuModel, Placer, Workload, hookimpl
 from sipml_core.workloads import WORKLOADS
 
 
@@ -29,3 +30,13 @@ def sipml_placers() -> Iterable[type[Placer]]:
 @hookimpl
 def sipml_estimators() -> Iterable[type[Estimator]]:
     return ESTIMATORS
+
+
+@hookimpl
+def sipml_exchanges() -> Iterable[type[Exchange]]:
+    return EXCHANGES
+
+
+@hookimpl
+def sipml_all_reduces() -> Iterable[type[AllReduce]]:
+    return ALL_REDUCES

@@ -5,7 +5,7 @@ import attrs
 from sipml_core.fields import between, option, parse_bytes, positive
 from sipml_core.plugin import GpuModel, hookimpl
 
-SIPML_API = 1
+SIPML_API = 2
 
 
 class SpecSheet(GpuModel):

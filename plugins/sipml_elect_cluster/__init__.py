@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.fields import at_least, between, format_gbps, option, parse_gbps, parse_us, positive
-from sipml_core.model import MAX_GPUS, NO_LINK, Cluster, Fabric, PairArray, Routes
+from sipml_core.model import MAX_GPUS, NO_LINK, Cluster, Fabric, FabricHints, FabricWords, PairArray, Routes
 from sipml_core.plugin import Topology, hookimpl
 
 #: Uplink of one server in the paper's evaluation (SiP-ML, section 4.2). [Gbps]
@@ -84,13 +86,19 @@ class ElectCluster(Topology):
             latency = np.where(inside, self.options.latency_us, self.options.across_latency_us)
             return Routes(links=links, latency_us=latency)
 
+        # Nodes: GPUs, the switch of each server, the network that joins them.
+        gpu, switch = np.arange(gpus), gpus + np.arange(gpus) // size
+        above = switch if behind == 1 else np.unique(switch)
+        core = np.full(len(uplinks), switch.max() + 1)
+        names = partial(_link_name, gpus=gpus, uplinks=len(uplinks), of="GPU" if behind == 1 else "server")
         return Fabric(
             gpus=gpus,
             link_gbps=np.r_[np.full(2 * gpus, cluster.bandwidth_gbps), uplinks, uplinks],
-            link_names=lambda link: _link_name(link, gpus, len(uplinks), "GPU" if behind == 1 else "server"),
+            link_tail=np.r_[gpu, switch, above, core],
+            link_head=np.r_[switch, gpu, core, above],
             route=route,
-            server_gpus=size,
-            notes=self._notes(cluster, uplinks),
+            hints=FabricHints(tiers=(("server", size),)),
+            words=FabricWords(link_names=names, notes=self._notes(cluster, uplinks)),
         )
 
     def _uplinks_gbps(self, cluster: Cluster) -> NDArray[np.float64]:
@@ -116,7 +124,7 @@ class ElectCluster(Topology):
         return tuple(notes)
 
 
-def _link_name(link: int, gpus: int, uplinks: int, of: str) -> str:
+def _link_name(link: int, *, gpus: int, uplinks: int, of: str) -> str:
     if link < 2 * gpus:
         return f"egress {link}" if link < gpus else f"ingress {link - gpus}"
     k = link - 2 * gpus

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from sipml_core.fields import at_least, one_of, option, parse_us
-from sipml_core.model import Cluster, Fabric, PairArray, Routes
+from sipml_core.model import Cluster, Fabric, FabricWords, PairArray, Routes, UnsharedFabric
 from sipml_core.plugin import Topology, hookimpl
 
 
@@ -38,12 +38,15 @@ class ElectFlat(Topology):
             links = np.column_stack([src, gpus + np.asarray(dst, np.int64)])
             return Routes(links=links, latency_us=np.full(len(links), self.options.latency_us))
 
-        return Fabric(
+        gpu, switch = np.arange(gpus), np.full(gpus, gpus)
+        kind = UnsharedFabric if self.options.sharing == "bound" else Fabric
+        return kind(
             gpus=gpus,
             link_gbps=np.full(2 * gpus, cluster.bandwidth_gbps),
-            link_names=lambda link: f"egress {link}" if link < gpus else f"ingress {link - gpus}",
+            link_tail=np.r_[gpu, switch],
+            link_head=np.r_[switch, gpu],
             route=route,
-            sharing=self.options.sharing,
+            words=FabricWords(link_names=lambda k: f"egress {k}" if k < gpus else f"ingress {k - gpus}"),
         )
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import file_path, one_of, option
-from sipml_core.model import Cluster, Fabric
+from sipml_core.fields import at_least, file_path, one_of, option
+from sipml_core.model import Cluster, Fabric, FabricHints
 from sipml_core.plugin import Topology, hookimpl
 from sipml_graph.edgelist import read_graph
 
@@ -31,10 +31,17 @@ class Graph(Topology):
             doc="every edge is one way; otherwise it is a link in each direction; GraphML says it itself",
         )
         routing: str = option(
-            "ecmp", validator=one_of("ecmp", "shortest"),
-            doc="ecmp: pairs spread over the shortest paths by a hash; shortest: the first one",
+            "auto", validator=one_of("auto", "ecmp", "shortest", "spray"),
+            doc="ecmp: pairs spread over the shortest paths by a hash; spray: a pair over all of them, the "
+            "same part of its bytes over each; shortest: the first one; auto: spray where each GPU is joined "
+            "to several equal planes, else ecmp",
         )  # fmt: skip
         gpus_forward: bool = option(True, doc="routes may pass through other GPUs, as in a torus")
+        server_gpus: int | None = option(
+            None, validator=attrs.validators.optional(at_least(1)),
+            doc="GPUs in one server, numbered one server after the other: exchanges and all-reduces may be "
+            "hierarchical",
+        )  # fmt: skip
 
     def build(self, cluster: Cluster) -> Fabric:
         path = Path(self.options.file)
@@ -45,12 +52,17 @@ class Graph(Topology):
                 routing=self.options.routing,
                 gpus_forward=self.options.gpus_forward,
                 port_gbps=cluster.bandwidth_gbps,
+                hints=self._hints(),
             )
         except ConfigError as error:
             raise ConfigError(f"{path}: {error}") from None
         if fabric.gpus != cluster.gpus:
             raise ConfigError(f"{path} joins {fabric.gpus} GPUs, but cluster.gpus is {cluster.gpus}")
         return fabric
+
+    def _hints(self) -> FabricHints:
+        size = self.options.server_gpus
+        return FabricHints(tiers=(("server", size),) if size else ())
 
 
 @hookimpl

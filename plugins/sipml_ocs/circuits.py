@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, PluginError
-from sipml_core.fields import int32_matrix, int32_vector, positive
+from sipml_core.fields import float64_vector, int32_matrix, int32_vector, positive
 from sipml_core.model import CircuitControl, CircuitPlan, TrafficMatrix
 from sipml_core.scheduling import port_bound
 from sipml_ocs.kernel import DARK
@@ -33,6 +33,8 @@ class OcsPlan(CircuitPlan):
     needed to disturb.
     """
 
+    kept_gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    dark_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: The demand that was planned for.
     traffic: TrafficMatrix
     #: Capacity of one circuit. [Gbps]
@@ -164,13 +166,3 @@ class OcsPlan(CircuitPlan):
             raise PluginError(
                 f"OCS plan: pair {self.traffic.src[k]}->{self.traffic.dst[k]} could have another circuit"
             )
-
-
-def switches_of(control: CircuitControl, scheduler: str) -> OcsCircuits:
-    """Return `control` if it is made of circuit switches; otherwise raise who can control it."""
-    if not isinstance(control, OcsCircuits):
-        raise ConfigError(
-            f"scheduler {scheduler!r} controls optical circuit switches (topology 'sip-ocs'), "
-            f"not {type(control).__name__}"
-        )
-    return control

@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import attrs
-import numpy as np
 
 from sipml_core.errors import ConfigError
 from sipml_core.fields import at_least, between, format_us, one_of, option, parse_us, positive
-from sipml_core.model import CircuitControl, CircuitPlan, Cluster, Fabric, PairArray, Routes, TrafficMatrix
+from sipml_core.model import CircuitControl, CircuitPlan, Cluster, Fabric, FabricHints, TrafficMatrix
 from sipml_core.plugin import Scheduler, Topology, hookimpl
-from sipml_ocs.circuits import OcsCircuits, OcsPlan, switches_of
+from sipml_ocs.circuits import OcsCircuits, OcsPlan
 from sipml_ocs.ocs_planning import plan
 
 #: A plan takes time in proportion to it; more links than this no GPU has.
@@ -71,30 +70,22 @@ class SipOcs(Topology):
     Options = SipOcsOptions
 
     def build(self, cluster: Cluster) -> Fabric:
-        gpus, options = cluster.gpus, self.options
-
-        def route(src: PairArray, dst: PairArray) -> Routes:
-            src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
-            links = np.column_stack([src, fabric.circuit_link(src, dst), gpus + dst])
-            return Routes(links=links, latency_us=np.full(len(links), options.latency_us))
-
-        fabric = Fabric(
-            gpus=gpus,
-            link_gbps=np.full(2 * gpus, cluster.bandwidth_gbps),
-            link_names=lambda link: f"egress {link}" if link < gpus else f"ingress {link - gpus}",
-            route=route,
-            circuits=OcsCircuits(
-                gpus=gpus,
-                circuit_gbps=cluster.bandwidth_gbps / options.switches,
-                circuits_per_gpu=options.switches,
-                interval_us=options.interval_us,
-                reconfiguration_us=options.reconfiguration_us,
-                all_dark=options.all_dark,
-                relay=options.relay,
-            ),
-            degree=options.switches,
+        options = self.options
+        control = OcsCircuits(
+            gpus=cluster.gpus,
+            circuit_gbps=cluster.bandwidth_gbps / options.switches,
+            circuits_per_gpu=options.switches,
+            interval_us=options.interval_us,
+            reconfiguration_us=options.reconfiguration_us,
+            all_dark=options.all_dark,
+            relay=options.relay,
         )
-        return fabric
+        return Fabric.with_ports(
+            circuits=control,
+            port_gbps=cluster.bandwidth_gbps,
+            latency_us=options.latency_us,
+            hints=FabricHints(degree=options.switches),
+        )
 
 
 def _previous(scheduler: str, previous: CircuitPlan | None) -> OcsPlan | None:
@@ -108,17 +99,18 @@ class OcsExact(Scheduler):
 
     name = "ocs-exact"
     summary = "exact max-min circuits for optical switches, in milliseconds"
+    plans = OcsCircuits
 
     def plan(
         self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
     ) -> CircuitPlan:
-        ocs = switches_of(control, self.name)
+        assert isinstance(control, OcsCircuits)  # `plans` says so
         return plan(
             traffic,
-            switches=ocs.switches,
-            link_gbps=ocs.circuit_gbps,
+            switches=control.switches,
+            link_gbps=control.circuit_gbps,
             previous=_previous(self.name, previous),
-            reconfiguration_us=ocs.reconfiguration_us,
+            reconfiguration_us=control.reconfiguration_us,
         )
 
 
@@ -127,6 +119,7 @@ class OcsIlp(Scheduler):
 
     name = "ocs-ilp"
     summary = "the paper's integer programme (A.2) for optical switches, solved by HiGHS"
+    plans = OcsCircuits
 
     @attrs.frozen(kw_only=True)
     class Options:
@@ -142,14 +135,14 @@ class OcsIlp(Scheduler):
     def plan(
         self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
     ) -> CircuitPlan:
-        ocs = switches_of(control, self.name)
+        assert isinstance(control, OcsCircuits)  # `plans` says so
         return plan(
             traffic,
-            switches=ocs.switches,
-            link_gbps=ocs.circuit_gbps,
+            switches=control.switches,
+            link_gbps=control.circuit_gbps,
             algorithm=self.name,
             previous=_previous(self.name, previous),
-            reconfiguration_us=ocs.reconfiguration_us,
+            reconfiguration_us=control.reconfiguration_us,
             formulation=self.options.formulation,
             time_limit_s=self.options.time_limit_s,
         )

@@ -21,7 +21,7 @@ def assemble(
     waited: NDArray[np.int32] | None,
     proved: bool | None = None,
 ) -> RingPlan:
-    """Return the plan, checked, of what a kernel returned for these circuits before and these `waits`."""
+    """Return the plan of what a kernel returned for these circuits before and these `waits`."""
     circuits, total = planned.circuits, planned.count.sum(axis=1)  # total: circuits of each pair
 
     waits_now = np.ones(len(planned.unserved), np.int32)
@@ -36,7 +36,7 @@ def assemble(
         dark_us = np.zeros(len(total))
         np.maximum.at(dark_us, circuits.pair, times_us)  # the slowest circuit of each pair
 
-    plan = RingPlan(
+    return RingPlan(
         gpus=control.gpus,
         src=circuits.src,
         dst=circuits.dst,
@@ -56,9 +56,6 @@ def assemble(
         proved=proved,
         period=control.segments,
     )
-    if __debug__:
-        plan.check()
-    return plan
 
 
 def circuits_of(previous: RingPlan | None) -> Lightpaths | None:

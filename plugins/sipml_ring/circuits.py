@@ -9,10 +9,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.errors import ConfigError
+from sipml_core.errors import ConfigError, PluginError
 from sipml_core.fields import at_least, between, one_of
-from sipml_core.model import CircuitControl
-from sipml_ring.lightpaths import MAX_WAVELENGTHS
+from sipml_core.model import CircuitControl, CircuitPlan, check_form
+from sipml_ring import kernel
+from sipml_ring.lightpaths import MAX_WAVELENGTHS, Lightpaths
 from sipml_ring.retuning import Retuning
 
 
@@ -123,3 +124,23 @@ class RingCircuits(CircuitControl):
 
     def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
         return self.allowed(src, dst).any(axis=1)
+
+    def check(self, plan: CircuitPlan) -> None:
+        """Refuse circuits that meet: on a segment and direction an index carries one at most.
+
+        With conversion, no segment carries more circuits than wavelengths, and no sender uses an index
+        twice. Port limits follow: all circuits that leave, or reach, a GPU in one direction share a segment.
+        """
+        check_form(self, plan)
+        circuits = getattr(plan, "circuits", None)
+        if not isinstance(circuits, Lightpaths):
+            raise PluginError(
+                f"a {type(plan).__name__} does not say which wavelengths it uses on the ring: make a RingPlan"
+            )
+        each = np.bincount(circuits.pair, minlength=len(plan.src)) * self.circuit_gbps
+        if len(each) != len(plan.src) or not np.allclose(each, plan.gbps, rtol=1e-9):
+            raise PluginError("the plan's wavelengths are not its capacities")
+        try:
+            kernel.check(self, circuits)
+        except ConfigError as error:
+            raise PluginError(f"the plan cannot exist: {error}") from None

@@ -11,8 +11,7 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError
 from sipml_core.model import TrafficMatrix
 from sipml_ring._ring import ffi, lib
-from sipml_ring.circuits import RingCircuits
-from sipml_ring.lightpaths import Lightpaths
+from sipml_ring.lightpaths import Lightpaths, Ring
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -33,7 +32,7 @@ class Planned:
 
 
 def fast(
-    control: RingCircuits,
+    control: Ring,
     traffic: TrafficMatrix,
     waited: NDArray[np.int32] | None,
     previous: Lightpaths | None,
@@ -46,7 +45,7 @@ def fast(
 
 
 def complete(
-    control: RingCircuits, traffic: TrafficMatrix, start: Lightpaths, previous: Lightpaths | None
+    control: Ring, traffic: TrafficMatrix, start: Lightpaths, previous: Lightpaths | None
 ) -> Planned:
     """Return `start`, filled up and brought close to the previous plan."""
     inputs, out = _Inputs(), _Outputs(control, traffic, previous)
@@ -56,7 +55,7 @@ def complete(
 
 
 def colour(
-    control: RingCircuits,
+    control: Ring,
     traffic: TrafficMatrix,
     count: NDArray[np.int32],
     waited: NDArray[np.int32] | None,
@@ -70,7 +69,7 @@ def colour(
     return out.result(status, control, traffic)
 
 
-def check(control: RingCircuits, circuits: Lightpaths) -> None:
+def check(control: Ring, circuits: Lightpaths) -> None:
     """Raise `ConfigError` naming a circuit that cannot exist beside the others."""
     inputs, bad = _Inputs(), ffi.new("int64_t *")
     status = lib.sipring_check(inputs.ring(control), inputs.circuits(circuits), bad)
@@ -96,7 +95,7 @@ class _Inputs:
         self.alive += [contiguous, buffer]
         return buffer
 
-    def ring(self, control: RingCircuits) -> Any:
+    def ring(self, control: Ring) -> Any:
         continuous = int(control.wavelength == "continuous")
         wavelengths = [control.clockwise, control.counterclockwise]
         ring = [control.gpus, wavelengths, control.reach_hops, continuous, control.segments]
@@ -136,7 +135,7 @@ class _Inputs:
 class _Outputs:
     """Memory for the plan that a kernel writes."""
 
-    def __init__(self, control: RingCircuits, traffic: TrafficMatrix, previous: Lightpaths | None) -> None:
+    def __init__(self, control: Ring, traffic: TrafficMatrix, previous: Lightpaths | None) -> None:
         rows = traffic.pairs + (len(previous.src) if previous else 0)
         circuits = control.segments * (control.clockwise + control.counterclockwise)
         sizes = {"src": rows, "dst": rows, "count": 2 * rows, "kept": rows, "unserved": traffic.pairs}
@@ -149,7 +148,7 @@ class _Outputs:
             setattr(self.plan, name, base + start)
             start += size
 
-    def result(self, status: int, control: RingCircuits, traffic: TrafficMatrix) -> Planned:
+    def result(self, status: int, control: Ring, traffic: TrafficMatrix) -> Planned:
         if status == lib.SIPRING_EMEMORY:
             raise MemoryError
         if status != lib.SIPRING_OK:
@@ -171,7 +170,7 @@ def _text(status: int) -> str:
     return ffi.string(lib.sipring_strerror(status)).decode()
 
 
-def _explain(status: int, bad: int, control: RingCircuits, traffic: TrafficMatrix) -> str:
+def _explain(status: int, bad: int, control: Ring, traffic: TrafficMatrix) -> str:
     if status == lib.SIPRING_EREACH:
         src, dst = int(traffic.src[bad]), int(traffic.dst[bad])
         return (

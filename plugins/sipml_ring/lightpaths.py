@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Protocol
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -34,3 +36,20 @@ class Lightpaths:
         return attrs.evolve(
             self, pair=self.pair[which], direction=self.direction[which], index=self.index[which]
         )
+
+
+class Ring(Protocol):
+    """What the kernel reads of a ring: see `sipml_ring.circuits.RingCircuits`."""
+
+    @property
+    def gpus(self) -> int: ...
+    @property
+    def clockwise(self) -> int: ...
+    @property
+    def counterclockwise(self) -> int: ...
+    @property
+    def reach_hops(self) -> int: ...
+    @property
+    def wavelength(self) -> str: ...
+    @property
+    def segments(self) -> int: ...

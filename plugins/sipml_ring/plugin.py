@@ -8,7 +8,7 @@ import attrs
 
 from sipml_core.errors import ConfigError
 from sipml_core.fields import option, positive
-from sipml_core.model import CircuitControl, CircuitPlan, TrafficMatrix
+from sipml_core.model import CircuitControl, CircuitPlan, TrafficMatrix, TreatsAlike
 from sipml_core.plugin import Scheduler, Topology, hookimpl
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.ring_plan import RingPlan
@@ -23,22 +23,18 @@ def _plan(
     previous: CircuitPlan | None,
     **options: Any,
 ) -> RingPlan:
-    if not isinstance(control, RingCircuits):
-        raise ConfigError(
-            f"scheduler {scheduler!r} plans wavelengths of a ring (topology 'sip-ring'), "
-            f"not {type(control).__name__}"
-        )
+    assert isinstance(control, RingCircuits)  # `plans` says so
     if previous is not None and not isinstance(previous, RingPlan):
         raise ConfigError(f"scheduler {scheduler!r} cannot continue a {type(previous).__name__}")
     return plan_with(scheduler, control, traffic, previous, **options)
 
 
-class RingFast(Scheduler):
+class RingFast(TreatsAlike, Scheduler):
     """Bisection, circular-arc colouring and filling, in C."""
 
     name = "ring-fast"
     summary = "near-optimal max-min wavelengths for a ring, in milliseconds"
-    treats_alike = True
+    plans = RingCircuits
 
     def plan(
         self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
@@ -51,6 +47,7 @@ class RingIlp(Scheduler):
 
     name = "ring-ilp"
     summary = "the paper's integer programme (A.1) for ring wavelengths, solved by HiGHS"
+    plans = RingCircuits
 
     @attrs.frozen(kw_only=True)
     class Options:
@@ -69,6 +66,7 @@ class RingMcf(Scheduler):
 
     name = "ring-mcf"
     summary = "the paper's min-cost flow with rounding for ring wavelengths (inferior to ring-fast)"
+    plans = RingCircuits
 
     def plan(
         self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None

@@ -12,7 +12,6 @@ from numpy.typing import NDArray
 
 from sipml_core.fields import float64_vector, int32_matrix, int32_vector
 from sipml_core.model import CircuitPlan, TrafficMatrix
-from sipml_ring import kernel
 from sipml_ring.bound import lp_bound
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.lightpaths import Lightpaths
@@ -26,6 +25,8 @@ class RingPlan(CircuitPlan):
     for now and whose wavelengths nobody needs (`demand` 0).
     """
 
+    kept_gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    dark_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
     control: RingCircuits
     #: What was asked for.
     traffic: TrafficMatrix
@@ -90,15 +91,6 @@ class RingPlan(CircuitPlan):
         asked = self.demand > 0
         value = lp_bound(self.control, self.src[asked], self.dst[asked], self.demand[asked])
         return value * self.control.circuit_gbps
-
-    def check(self) -> None:
-        """Raise `ConfigError` if the plan is not physically possible.
-
-        Each circuit must lie within reach, and on each segment and direction no two may share an index
-        (with conversion: no segment may carry more circuits than wavelengths, no sender use an index
-        twice). Port limits follow: all circuits that leave, or reach, a GPU in one direction share a segment.
-        """
-        kernel.check(self.control, self.circuits)
 
     def settled(self) -> RingPlan:
         """Return the same plan with everything tuned: nothing dark."""

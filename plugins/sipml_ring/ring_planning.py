@@ -81,7 +81,9 @@ def plan(
         wavelength=wavelength,
         reconfiguration_us=reconfiguration_us,
     )
-    return plan_with(algorithm, control, traffic, previous, **options)
+    made = plan_with(algorithm, control, traffic, previous, **options)
+    control.check(made)
+    return made
 
 
 def plan_with(

@@ -9,7 +9,7 @@ import numpy as np
 
 from sipml_core.errors import ConfigError
 from sipml_core.fields import at_least, between, format_us, one_of, option, parse_gbps, parse_us, positive
-from sipml_core.model import MAX_GPUS, NO_LINK, Cluster, Fabric, PairArray, Routes
+from sipml_core.model import MAX_GPUS, Cluster, Fabric, FabricHints
 from sipml_core.plugin import Topology
 from sipml_ring.circuits import MAX_WAVELENGTHS, RingCircuits
 from sipml_ring.retuning import Retuning
@@ -98,10 +98,10 @@ class SipRing(Topology):
     Options = SipRingOptions
 
     def build(self, cluster: Cluster) -> Fabric:
-        gpus, options = cluster.gpus, self.options
+        options = self.options
         wavelengths, notes = self._wavelengths(cluster.bandwidth_gbps)
         control = RingCircuits.of(
-            gpus,
+            cluster.gpus,
             wavelengths,
             circuit_gbps=options.channel_gbps,
             interval_us=options.interval_us,
@@ -112,23 +112,13 @@ class SipRing(Topology):
             retuning=self._retuning(),
         )
 
-        def route(src: PairArray, dst: PairArray) -> Routes:
-            src, dst = np.asarray(src, np.int64), np.asarray(dst, np.int64)
-            links = np.column_stack([src, fabric.circuit_link(src, dst), gpus + dst])
-            links[~control.may_connect(src, dst)] = NO_LINK
-            return Routes(links=links, latency_us=np.full(len(links), options.latency_us))
-
-        fabric = Fabric(
-            gpus=gpus,
-            link_gbps=np.full(2 * gpus, wavelengths * options.channel_gbps),
-            link_names=lambda link: f"egress {link}" if link < gpus else f"ingress {link - gpus}",
-            route=route,
+        return Fabric.with_ports(
             circuits=control,
-            degree=_degree(control),
-            reach_hops=options.reach_hops,
+            port_gbps=wavelengths * options.channel_gbps,
+            latency_us=options.latency_us,
+            hints=FabricHints(degree=_degree(control), reach_hops=options.reach_hops),
             notes=notes,
         )
-        return fabric
 
     def _wavelengths(self, bandwidth_gbps: float) -> tuple[int, tuple[str, ...]]:
         channel_gbps, notes = self.options.channel_gbps, []

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import attrs
 import numpy as np
 
+from sipml_core.cases.candidates import Candidate
 from sipml_core.cases.compilation import CompiledCase
+from sipml_core.cases.goals import goal_of
 from sipml_core.engine import lower_bound_us
-from sipml_core.model import CaseResult, Timeline
+from sipml_core.experiment import Interconnect, Job, files_of
+from sipml_core.fields import format_us
+from sipml_core.model import CaseResult, Timeline, op_work
+from sipml_core.plugin import Component, GpuModel
+
+#: A largest compute time of so many times the mean is said.
+IMBALANCED = 1.5
 
 
 @attrs.frozen(kw_only=True)
@@ -19,6 +28,8 @@ class IterationTimes:
 
     iteration_us: float
     compute_us: float
+    #: That of the GPU which computes longest.
+    compute_max_us: float
     exposed_us: float
     dark_us: float
     idle_us: float
@@ -32,15 +43,16 @@ def account(compiled: CompiledCase, timeline: Timeline) -> CaseResult:
     """Return the row of a simulated case: accounts of the last iteration, as means over GPUs."""
     last = compiled.plan.iterations - 1
 
-    def of_last(account: np.ndarray[Any, Any]) -> float:
+    def of_last(account: np.ndarray[Any, Any], over: Any = np.mean) -> float:
         before = account[last - 1] if last else np.zeros_like(account[last])
-        return float(np.mean(account[last] - before))
+        return float(over(account[last] - before))
 
     since_us = float(timeline.snapshot_us[last - 1]) if last else 0.0
     simulated = compiled.simulated
     times = IterationTimes(
         iteration_us=of_last(timeline.snapshot_us),
         compute_us=of_last(timeline.compute_us[:, simulated]),
+        compute_max_us=of_last(timeline.compute_us[:, simulated], np.max),
         exposed_us=of_last(timeline.exposed_us[:, simulated]),
         dark_us=of_last(timeline.dark_us[:, simulated]),
         idle_us=of_last(timeline.idle_us[:, simulated]),
@@ -54,10 +66,15 @@ def bound_result(compiled: CompiledCase) -> CaseResult:
     """Return the row where transfers do not share links: a run takes its lower bound, no more is known."""
     iterations = compiled.plan.iterations
     bound_us = lower_bound_us(compiled.tasks, compiled.network) / iterations
-    compute_us = float(compiled.tasks.duration_us.sum()) / len(compiled.simulated) / iterations
+    tasks, gpus = compiled.tasks, compiled.simulated
+    computes = tasks.gpu >= 0
+    busy_us = np.bincount(tasks.gpu[computes], tasks.duration_us[computes], minlength=tasks.gpus)
+    each_us = busy_us[gpus] / iterations
+    compute_us = float(each_us.mean())
     times = IterationTimes(
         iteration_us=bound_us,
         compute_us=compute_us,
+        compute_max_us=float(each_us.max()),
         exposed_us=0.0,
         dark_us=0.0,
         idle_us=bound_us - compute_us,
@@ -69,33 +86,99 @@ def bound_result(compiled: CompiledCase) -> CaseResult:
 
 def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResult:
     job, plan, interconnect = compiled.case.job, compiled.plan, compiled.case.interconnect
-    convergence = job.workload.convergence(plan.global_batch)
+    goal = goal_of(job.workload, plan.global_batch)
     scheduler = interconnect.scheduler
+    samples_per_s = plan.global_batch / (times.iteration_us * 1e-6)
+    sample_tokens = job.workload.sample_tokens
     return CaseResult(
-        workload=job.label,
-        topology=interconnect.label,
-        gpus=plan.gpus,
-        bandwidth_gbps=interconnect.cluster.bandwidth_gbps,
+        **_labels(job, interconnect),
         mp=plan.mp,
         dp=plan.dp,
         global_batch=plan.global_batch,
         scheduler=scheduler.name if scheduler and compiled.circuits else "",
-        all_reduce=compiled.variant.all_reduce,
+        all_reduce=plan.all_reduce,
         exchange=plan.exchange,
         **attrs.asdict(times),
         network_bytes=float(compiled.tasks.size_bytes.sum()) * compiled.repeats / plan.iterations,
         gradient_bytes=compiled.traffic.gradients,
         memory_bytes=compiled.variant.memory_bytes,
-        steps_to_accuracy=convergence.steps,
-        time_to_accuracy_s=times.iteration_us * 1e-6 * convergence.steps,
-        extrapolated=convergence.extrapolated,
-        speedup=float("nan"),
-        notes=(*compiled.notes, *_unused(compiled), *notes),
+        samples_per_s=samples_per_s,
+        tokens_per_s=samples_per_s * sample_tokens if sample_tokens else None,
+        goal=goal.name,
+        steps_to_accuracy=goal.steps_to_accuracy,
+        time_to_accuracy_s=goal.accuracy_s(times.iteration_us),
+        time_to_goal_s=goal.time_s(times.iteration_us),
+        extrapolated=goal.extrapolated,
+        notes=(*compiled.notes, *_unused(compiled), *_imbalance(times), *_unmeasured(compiled), *notes),
         pp=plan.pp,
         micro_batch=plan.micro_samples,
         schedule=plan.schedule if plan.pp > 1 or plan.micro_batches > 1 else "",
         zero=plan.zero,
     )
+
+
+def unfit_row(
+    job: Job, interconnect: Interconnect, candidate: Candidate | None, status: str, reason: str
+) -> CaseResult:
+    """Return the row of a case that did not run; without numbers, for there are none.
+
+    `candidate` is the one plan that was tried; None: several.
+    """
+    return CaseResult(
+        **_labels(job, interconnect),
+        status=status,
+        reason=reason,
+        mp=candidate.mp if candidate else None,
+        dp=candidate.dp if candidate else None,
+        global_batch=candidate.global_batch if candidate else None,
+    )
+
+
+def _labels(job: Job, interconnect: Interconnect) -> dict[str, Any]:
+    """What a row says of its case whatever becomes of it."""
+    return {
+        "workload": job.label,
+        "topology": interconnect.label,
+        "options": options_text(interconnect.topology),
+        "gpus": interconnect.cluster.gpus,
+        "bandwidth_gbps": interconnect.cluster.bandwidth_gbps,
+    }
+
+
+def options_text(component: Component) -> str:
+    """Return the options of a component, defaults included, in one line; of files only the name."""
+    options, files = component.options, files_of(component)
+    if not attrs.has(type(options)):
+        return ""
+    values = {field.name: getattr(options, field.name) for field in attrs.fields(type(options))}
+    return "; ".join(
+        f"{name} = {Path(value).name if value in files else value}"
+        for name, value in values.items()
+        if value is not None
+    )
+
+
+def _imbalance(times: IterationTimes) -> Iterator[str]:
+    """Yield a note where the mean over GPUs hides how long one of them computes."""
+    if times.compute_max_us >= IMBALANCED * times.compute_us > 0:
+        yield (
+            f"compute is uneven: {format_us(times.compute_max_us)} on the GPU that computes longest, "
+            f"{format_us(times.compute_us)} in the mean"
+        )
+
+
+def _unmeasured(compiled: CompiledCase) -> Iterator[str]:
+    """Yield a note where op times lie outside what the GPU model was measured at."""
+    gpu, graph = compiled.case.gpu, compiled.variant.placement.graph
+    if type(gpu).extrapolation is GpuModel.extrapolation:
+        return
+    cuts = zip(graph.graph.ops, graph.split_dim, graph.parts.tolist(), graph.duplicated, strict=True)
+    factor = max(
+        gpu.extrapolation(op_work(graph.graph, op, dim, 1 if whole else parts, 0))
+        for op, dim, parts, whole in cuts
+    )
+    if factor > 1:
+        yield f"op times are extrapolated, up to {factor:.3g} times beyond what {gpu.name!r} was measured at"
 
 
 def _unused(compiled: CompiledCase) -> Iterator[str]:

@@ -97,11 +97,14 @@ def batches(job: Job, gpus: int) -> list[int]:
 
     Where none are named: powers of two times the default batch, within a factor of `BATCH_RANGE`, that
     lie inside the measured convergence data; rounded to a multiple of the GPUs where there is a sample
-    for each, so that pure data parallelism divides them.
+    for each, so that pure data parallelism divides them. Without a convergence curve, the default batch
+    alone: nothing would say what a larger one costs.
     """
     if job.search.global_batches is not None:
         return sorted(set(job.search.global_batches))
     default = job.table.global_batch or job.workload.default_global_batch
+    if job.workload.convergence(default) is None:
+        return [_rounded(default, gpus)]
     near = _powers(default, NARROW_BATCH_RANGE, gpus)
     measured = [b for b in _powers(default, BATCH_RANGE, gpus) if not _extrapolated(job, b)]
     return measured if len(measured) > 1 else near
@@ -118,7 +121,8 @@ def _rounded(batch: int, gpus: int) -> int:
 
 
 def _extrapolated(job: Job, batch: int) -> bool:
-    return job.workload.convergence(batch).extrapolated
+    convergence = job.workload.convergence(batch)
+    return convergence is None or convergence.extrapolated
 
 
 def _variants(job: Job) -> Iterable[Job]:

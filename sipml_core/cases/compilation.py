@@ -20,12 +20,13 @@ from sipml_core.cases.steps import (
     first_groups,
     group_template,
     lowered,
+    network_prices,
     whole_job,
 )
-from sipml_core.cases.variants import Variant, exchanges, variants_of
+from sipml_core.cases.variants import Variant, group_shape, offered_exchanges, variants_of
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold
-from sipml_core.model import Fabric, Network, Plan, TaskGraph
+from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
 from sipml_core.scheduling import ScheduledCircuits
 
 T = TypeVar("T")
@@ -64,11 +65,13 @@ class CompiledCase:
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of how the case was compiled."""
-        notes = list(self.fabric.notes)
+        notes = list(self.fabric.words.notes)
+        if self.fabric.hints.above_bandwidth:
+            notes.append("GPUs may send and receive more than cluster.bandwidth_gbps")
         if not self.variant.placement.converged:
             notes.append("Algorithm 1 did not converge; a fallback placement is used")
-        if self.plan.exchange == "chain":
-            notes.append("GPUs of a group exchange along a chain")
+        if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
+            notes.append(f"GPUs of a group exchange by {self.variant.exchange.name!r}")
         if self.repeats > 1:
             notes.append(f"simulated {self.plan.dp // self.repeats} of {self.plan.dp} groups")
         return tuple(notes)
@@ -90,7 +93,7 @@ class CaseTraffic:
 
 
 def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
-    """Return the case in each exchange inside groups, and each all-reduce, that its fabric offers.
+    """Return the case with each exchange inside groups, and each all-reduce, that suits its fabric.
 
     Raises
     ------
@@ -118,21 +121,25 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
     check_scheduler(fabric, case.interconnect)
     found: list[T] = []
     refusals: list[InfeasibleError] = []
-    for exchange in exchanges(fabric, case.plan):
+    gpu_gbps = case.interconnect.cluster.bandwidth_gbps
+    prices = reuse(network_prices, fabric, case.plan, gpu_gbps)
+    group = group_shape(fabric, case.plan, prices, gpu_gbps)
+    for exchange in offered_exchanges(case, group):
         try:
-            found += [step(variant, reuse) for variant in variants_of(case, fabric, exchange, reuse)]
+            variants = variants_of(case, fabric, exchange, group, prices, reuse)
+            found += [step(variant, reuse) for variant in variants]
         except InfeasibleError as error:
             refusals.append(error)
     if not found:
-        raise refusals[0]  # where both exchanges are tried, the chain, which is less limited
+        raise refusals[0]  # on circuits that of the chain, which is the least limited
     return found
 
 
 def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     """Return the variant's groups with GPUs."""
-    template = reuse(group_template, variant.placement, variant.plan)
-    order = None if variant.fabric.order is None else tuple(variant.fabric.order.tolist())
-    return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.server_gpus)
+    template = reuse(group_template, variant.placement, variant.plan, variant.exchange, variant.group)
+    order = None if variant.fabric.hints.order is None else tuple(variant.fabric.hints.order.tolist())
+    return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers, variant.rings)
 
 
 def compile_variant(variant: Variant, reuse: Reuse) -> CompiledCase:
@@ -228,7 +235,7 @@ def _refuse_unforeseen(variant: Variant) -> None:
         raise NoSymmetryError("jitter gives every task a duration of its own")
     replanned = control is not None and control.interval_us is not None
     for component in (interconnect.scheduler, interconnect.estimator):
-        if replanned and component and not component.treats_alike:
+        if replanned and component and not isinstance(component, TreatsAlike):
             raise NoSymmetryError(
                 f"circuits are re-planned while the job runs, and {component.name!r} may treat groups "
                 "differently"

@@ -16,7 +16,8 @@ class Reuse:
     """Calls pure functions and keeps the last few results of each.
 
     A result is found again by the values of all arguments, so two calls that differ in anything a function
-    can read are two results. Graphs, placements and components are equal only to themselves.
+    can read are two results. Graphs and placements are equal only to themselves, components by class and
+    options.
 
     >>> calls = []
     >>> def double(number):

@@ -8,29 +8,35 @@ from __future__ import annotations
 
 import attrs
 import numpy as np
+from numpy.typing import NDArray
 
+from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect
-from sipml_core.lowering import GroupTemplate, Lowering
+from sipml_core.lowering import GroupTemplate, Lowering, Trees
 from sipml_core.model import (
     BalancedGraph,
     Cluster,
     Fabric,
+    GroupShape,
     Network,
     OpGraph,
     Placement,
     PlacementLimits,
     Plan,
     Prices,
+    Routes,
     TaskGraph,
+    refuse_excess,
 )
 from sipml_core.partition import Layout, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
-from sipml_core.plugin import GpuModel, Placer, Topology, Workload
+from sipml_core.plugin import Exchange, GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
     ScheduledCircuits,
     circuit_traffic,
     job_bytes,
+    refuse_control,
     refuse_unserved,
     unserved_pairs,
     with_relays,
@@ -38,13 +44,19 @@ from sipml_core.scheduling import (
 
 
 def built_fabric(topology: Topology, cluster: Cluster) -> Fabric:
-    """Return the fabric of a topology; `PluginError` if what it builds is none."""
+    """Return the fabric of a topology; `PluginError` if what it builds is none, or has no routes."""
     fabric = topology.build(cluster)
     if not isinstance(fabric, Fabric):
         raise PluginError(
-            f"topology {topology.name!r}: build returned a {type(fabric).__name__}, not a "
+            f"{named(topology)}: build returned a {type(fabric).__name__}, not a "
             "Fabric (Fabric.from_networkx makes one of a graph)"
         )
+    if fabric.gpus != cluster.gpus:
+        raise PluginError(f"{named(topology)} joins {fabric.gpus} GPUs, but cluster.gpus is {cluster.gpus}")
+    if cluster.gpus > 1:
+        routes = fabric.route(np.array([0]), np.array([1]))
+        if not isinstance(routes, Routes):
+            raise PluginError(f"{named(topology)}: route returned a {type(routes).__name__}, not Routes")
     return fabric
 
 
@@ -55,6 +67,8 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         raise ConfigError(f"topology {interconnect.label!r} has circuits and needs a scheduler")
     if not fabric.circuits and scheduler and scheduler.name != interconnect.topology.scheduler:
         raise ConfigError(f"topology {interconnect.label!r} has no circuits for {scheduler.name!r} to plan")
+    if fabric.circuits and scheduler:
+        refuse_control(scheduler, fabric.circuits)
 
 
 def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:
@@ -72,6 +86,43 @@ def op_layout(
         graph, gpu, cluster, mp=plan.mp, dp=plan.dp,
         tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full", stages=plan.pp,
     )  # fmt: skip
+
+
+def network_prices(fabric: Fabric, plan: Plan, gpu_gbps: float) -> Prices:
+    """Return what the fabric gives a GPU that sends to all of its group, and to its counterpart, at once.
+
+    Pairs send equally, all groups at the same time; a link that they share divides its capacity. What
+    circuits will be given to a pair is not known yet: there only the ports count.
+    """
+    # GPU at each position, and GPU of each device of each replica. [gpus], [dp, replica]
+    gpu_at = np.arange(plan.gpus, dtype=np.int32) if fabric.hints.order is None else fabric.hints.order
+    gpu_of = gpu_at[plan.positions]
+    group = gpu_of[0, : plan.mp]
+    src, dst = (ends.reshape(-1) for ends in np.meshgrid(group, group, indexing="ij"))
+    inside = src != dst
+    return Prices(
+        group_gbps=min(
+            gpu_gbps, max(plan.mp - 1, 1) * _pair_gbps(fabric, src[inside], dst[inside], gpu_gbps)
+        ),
+        replica_gbps=min(
+            gpu_gbps,
+            _pair_gbps(fabric, gpu_of.reshape(-1), np.roll(gpu_of, -1, axis=0).reshape(-1), gpu_gbps),
+        ),
+    )
+
+
+def _pair_gbps(
+    fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32], unlimited_gbps: float
+) -> float:
+    """Return what each pair gets where all send equally much at the same time. [Gbps]"""
+    if not len(src) or (src == dst).any():
+        return unlimited_gbps
+    routes = fabric.route(src, dst).flat()
+    fixed = routes.links < fabric.fixed_links
+    links, weight = routes.links[fixed], np.asarray(routes.weight)[fixed]
+    load = np.bincount(links, weights=weight, minlength=fabric.fixed_links)
+    used = load > 0
+    return float((fabric.link_gbps[used] / load[used]).min(initial=unlimited_gbps))
 
 
 def balanced_graph(
@@ -92,17 +143,22 @@ def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: 
     return place_in_stages(placer, graph, limits, part, plan.pp)
 
 
-def group_template(placement: Placement, plan: Plan) -> GroupTemplate:
-    """Return what one replica does with one micro-batch, wherever its GPUs are."""
-    return GroupTemplate.of(placement, plan)
+def group_template(placement: Placement, plan: Plan, exchange: Exchange, shape: GroupShape) -> GroupTemplate:
+    """Return what one group does in one iteration, wherever its GPUs are."""
+    trees = Trees(parents=exchange.parents(shape), relays=shape.few_peers)
+    return GroupTemplate.of(placement, plan, trees)
 
 
 def lowered(
-    template: GroupTemplate, cluster: Cluster, order: tuple[int, ...] | None, server_gpus: int | None
+    template: GroupTemplate,
+    cluster: Cluster,
+    order: tuple[int, ...] | None,
+    tiers: tuple[int, ...],
+    rings: tuple[WeightedRing, ...],
 ) -> Lowering:
-    """Return the template with GPUs for all groups; `order` and `server_gpus` as in `Fabric`."""
+    """Return the template with GPUs for all groups; `order` as in `Fabric`, the rest as in `AllReduce`."""
     positions = None if order is None else np.array(order, dtype=np.int32)
-    return Lowering.of(template, cluster, order=positions, server_gpus=server_gpus)
+    return Lowering.of(template, cluster, order=positions, tiers=tiers, orders=rings)
 
 
 def first_groups(lowering: Lowering, groups: int) -> TaskGraph:
@@ -144,7 +200,9 @@ def circuits_for(
         A pair that must talk has no route; or circuits are set once and leave out a pair that cannot be
         relayed either.
     """
-    network = network or Network.of(fabric, tasks)
+    if network is None:
+        network = Network.of(fabric, tasks)
+        refuse_excess(fabric, network, interconnect.cluster.bandwidth_gbps)
     control, scheduler, estimator = fabric.circuits, interconnect.scheduler, interconnect.estimator
     if control is None or scheduler is None or estimator is None:
         return Driven(network=network, circuits=None)

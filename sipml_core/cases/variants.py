@@ -2,14 +2,23 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Any
+
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import balanced_graph, op_graph, placed
-from sipml_core.lowering import check_memory, replicas_in_server
-from sipml_core.model import Fabric, Placement, Plan, Prices
+from sipml_core.lowering import Trees, check_memory, check_parameters
+from sipml_core.model import Fabric, GroupShape, LinkTable, Placement, Plan, Prices, ReplicaShape
 from sipml_core.placement import check_reach, placement_limits
+from sipml_core.plugin import AllReduce, Exchange, WeightedRing
+
+#: Members of a group, at most, between which links without a switch are looked for.
+MAX_LINKED = 64
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -17,76 +26,124 @@ class Variant:
     """A case with everything decided: how groups exchange, where sub-ops are, how gradients are summed."""
 
     case: Case
-    #: That of the case, its exchange decided.
+    #: That of the case, its exchange and its all-reduce decided.
     plan: Plan
     fabric: Fabric
+    exchange: Exchange
+    group: GroupShape
     placement: Placement
     #: What the fullest GPU needs. [bytes]
     memory_bytes: float
-    #: Gradients are summed in two tiers, inside servers of so many GPUs first; None: on one flat ring.
-    server_gpus: int | None
-
-    @property
-    def all_reduce(self) -> str:
-        """The algorithm that synchronises gradients, as results name it."""
-        return "two-tier" if self.server_gpus else "flat"
+    #: Shape into which the replicas are arranged to sum gradients, innermost last.
+    tiers: tuple[int, ...]
+    #: Rings that run at the same time; none: one, in order.
+    rings: tuple[WeightedRing, ...]
 
 
-def exchanges(fabric: Fabric, plan: Plan) -> list[str]:
-    """Return the exchanges inside a group to choose from: on circuits both, unless all are neighbours anyway.
+def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> GroupShape:
+    """Return where the devices of a group are to each other on a fabric."""
+    return GroupShape.of(
+        devices=plan.mp,
+        tiers=fabric_tiers(fabric) if plan.stride("mp") == 1 else (),
+        ports_only=prices.group_gbps >= gpu_gbps * (1 - 1e-9),
+        few_peers=fabric.circuits is not None,
+        reach_hops=fabric.hints.reach_hops,
+        links=own_links(fabric, gpus_of(fabric, plan).reshape(-1, plan.mp)),
+    )
 
-    With two devices they differ only where parts of a sum on one device leave together.
+
+def replica_shape(fabric: Fabric, plan: Plan) -> ReplicaShape:
+    """Return where the replicas are to each other on a fabric."""
+    # Sharded states are scattered and gathered on one ring.
+    tiers = () if plan.shares_states else fabric_tiers(fabric)
+    own = () if plan.shares_states else own_links(fabric, gpus_of(fabric, plan).T)
+    return ReplicaShape(replicas=plan.dp, devices=plan.stride("dp"), tiers=tiers, links=own)
+
+
+def gpus_of(fabric: Fabric, plan: Plan) -> NDArray[np.int32]:
+    """Return the GPU of each device of each replica. [dp, replica]"""
+    order = fabric.hints.order
+    gpu_at = np.arange(plan.gpus, dtype=np.int32) if order is None else order
+    return np.asarray(gpu_at, dtype=np.int32)[plan.positions]
+
+
+def own_links(fabric: Fabric, groups: NDArray[np.int32]) -> LinkTable:
+    """Return what links without a switch carry between members of each group, at least. [groups, members]
+
+    An empty table where no such links are known, or members are more than `MAX_LINKED`.
     """
-    if plan.exchange != "auto":
-        return [plan.exchange]
-    return ["direct"] if fabric.circuits is None or plan.mp <= 2 else ["chain", "direct"]
+    members = groups.shape[1]
+    if fabric.link_tail is None or fabric.link_head is None or fabric.circuits or members > MAX_LINKED:
+        return ()
+    tail, head = fabric.link_tail, fabric.link_head
+    own = (tail != head) & (np.maximum(tail, head) < fabric.gpus)
+    gbps = np.zeros((fabric.gpus, fabric.gpus))
+    np.add.at(gbps, (tail[own], head[own]), fabric.link_gbps[own])
+    least = gbps[groups[:, :, None], groups[:, None, :]].min(axis=0)
+    return tuple(map(tuple, least.tolist())) if least.any() else ()
 
 
-def all_reduce_servers(fabric: Fabric, plan: Plan) -> list[int | None]:
-    """Return the servers by which gradients can be summed in two tiers, and None for one flat ring.
-
-    Two tiers are possible where whole groups fill whole servers, and more than one server.
-    """
-    size = fabric.server_gpus
-    if (
-        not size
-        or plan.shares_states
-        or plan.gpus == size
-        or plan.mp % size == 0
-        or replicas_in_server(plan, size) == 1
-    ):
-        return [None]
-    return [None, size]
+def fabric_tiers(fabric: Fabric) -> tuple[int, ...]:
+    """Return the GPUs of each kind of unit of the fabric, inner first."""
+    return tuple(gpus for _, gpus in fabric.hints.tiers)
 
 
-def variants_of(case: Case, fabric: Fabric, exchange: str, reuse: Reuse) -> list[Variant]:
-    """Return the variants of a case with one exchange, one for each all-reduce that the fabric offers.
+def exchange_trees(exchange: Exchange, shape: GroupShape) -> Trees:
+    """Return the trees of an exchange on groups of this shape; where peers are few, all goes along them."""
+    return Trees(parents=exchange.parents(shape), relays=shape.few_peers)
+
+
+def offered_exchanges(case: Case, shape: GroupShape) -> list[Exchange]:
+    """Return the exchanges to try: the one that the plan names, or those that suit the group."""
+    return _offered(case.plan.exchange, case.job.exchanges, shape)
+
+
+def offered_all_reduces(case: Case, shape: ReplicaShape) -> list[AllReduce]:
+    """Return the all-reduces to try: the one that the plan names, or those that suit the replicas."""
+    return _offered(case.plan.all_reduce, case.job.all_reduces, shape)
+
+
+def _offered(named: str, known: Sequence[Any], shape: Any) -> list[Any]:
+    if named != "auto":
+        return [component for component in known if component.name == named]
+    return [component for component in known if component.offered(shape)]
+
+
+def variants_of(
+    case: Case, fabric: Fabric, exchange: Exchange, group: GroupShape, prices: Prices, reuse: Reuse
+) -> list[Variant]:
+    """Return the variants of a case with one exchange, one for each all-reduce that suits the fabric.
 
     Raises
     ------
     InfeasibleError
-        The plan does not fit the memory, or the degree and reach of the fabric.
+        The plan does not fit the memory, or the degree and reach of the fabric, or its all-reduce the
+        servers.
     """
     plan, cluster = case.plan, case.interconnect.cluster
-    check_reach(plan, fabric.reach_hops)
+    check_reach(plan, fabric.hints.reach_hops)
+    replicas = replica_shape(fabric, plan)
+    trees = exchange_trees(exchange, group)
     limits = placement_limits(
-        plan.mp, plan.dp, fabric.degree, fabric.reach_hops,
-        ring_peers=plan.ring_peers, stage_peers=plan.stage_peers, chain=exchange == "chain",
+        plan.mp, plan.dp, fabric.hints.degree, fabric.hints.reach_hops,
+        ring_peers=plan.ring_peers, stage_peers=plan.stage_peers, chain=trees.relays and not trees.direct,
     )  # fmt: skip
     graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision)
-    prices = Prices.flat(cluster.bandwidth_gbps)
+    check_parameters(graph, plan, case.gpu.memory_bytes)
     balanced = reuse(balanced_graph, graph, case.job.table.layout, case.gpu, cluster, plan, prices)
     placement = reuse(placed, case.job.placer, balanced, limits, plan)
-    chosen = attrs.evolve(plan, exchange=exchange)
     memory_bytes = reuse(check_memory, placement, plan, case.gpu.memory_bytes)
     return [
         Variant(
             case=case,
-            plan=chosen,
+            plan=attrs.evolve(plan, exchange=exchange.name, all_reduce=all_reduce.name),
             fabric=fabric,
+            exchange=exchange,
+            group=group,
             placement=placement,
             memory_bytes=memory_bytes,
-            server_gpus=server_gpus,
+            tiers=all_reduce.tiers(replicas),
+            rings=all_reduce.rings(replicas),
         )
-        for server_gpus in all_reduce_servers(fabric, plan)
+        for all_reduce in offered_all_reduces(case, replicas)
     ]

@@ -129,14 +129,15 @@ class Circuits:
         sent_bytes = carried_bytes - self._carried_bytes
         np.maximum(sent_bytes, 0.0, out=sent_bytes)
         backlog_bytes = session.backlog_bytes()[self._first :]
-        first, busy = self._instants == 0, bool(sent_bytes.any() or backlog_bytes.any())
+        first, sent = self._instants == 0, bool(sent_bytes.max(initial=0.0) > 0)
+        busy = sent or bool(backlog_bytes.max(initial=0.0) > 0)
         if not first and not busy and not session.moving:
             raise stalled(session, self.capacity_gbps)
         if (first or busy) and self._driver:
             self._carried_bytes = carried_bytes
             self.decisions += 1
             self._apply(self._driver.decide(session.now_us, sent_bytes, backlog_bytes))
-        self._count_fruitless(bool(sent_bytes.any()))
+        self._count_fruitless(sent)
 
     def _apply(self, settings: CircuitSettings | None) -> None:
         if settings is None:

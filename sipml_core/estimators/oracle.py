@@ -6,18 +6,17 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.model import Network, TaskGraph, Timeline
+from sipml_core.model import Network, TaskGraph, Timeline, TreatsAlike
 from sipml_core.plugin import DemandForecast, Estimator
 
 Bytes = NDArray[np.float64]
 
 
-class Oracle(Estimator):
+class Oracle(TreatsAlike, Estimator):
     """The job's own schedule, taken from a run in which circuits are no limit."""
 
     name = "oracle"
     summary = "what becomes ready in the next interval, known from a run without circuits, and the backlog"
-    treats_alike = True
 
     def start(self, network: Network, tasks: TaskGraph) -> DemandForecast:
         """See `Estimator.start`."""

@@ -16,8 +16,10 @@ from sipml_core.experiment.model import (
     WorkloadTable,
     divisors,
 )
-from sipml_core.experiment.overrides import apply_overrides
+from sipml_core.experiment.opening import open_experiment
+from sipml_core.experiment.overrides import apply_overrides, apply_values
 from sipml_core.experiment.reading import read_experiment, read_interconnect, read_tables
+from sipml_core.experiment.resolving import components_of, files_of, resolved_tables
 from sipml_core.experiment.structure import structure
 
 __all__ = [
@@ -31,9 +33,14 @@ __all__ = [
     "TopologyTable",
     "WorkloadTable",
     "apply_overrides",
+    "apply_values",
+    "components_of",
     "divisors",
+    "files_of",
+    "open_experiment",
     "read_experiment",
     "read_interconnect",
     "read_tables",
+    "resolved_tables",
     "structure",
 ]

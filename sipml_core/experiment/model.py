@@ -7,10 +7,11 @@ from typing import Any
 
 import attrs
 
+from sipml_core.collectives import ALL_REDUCES, EXCHANGES
 from sipml_core.errors import ConfigError
 from sipml_core.fields import between, each, one_of, option, parse_us, positive
 from sipml_core.model import MAX_GPUS, MAX_SAMPLES, PRECISIONS, Cluster, Execution, Plan
-from sipml_core.plugin import Estimator, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin import AllReduce, Estimator, Exchange, GpuModel, Placer, Scheduler, Topology, Workload
 
 #: The largest integer of a TOML file, and of the engine.
 MAX_SEED = 2**63 - 1
@@ -104,8 +105,9 @@ class EngineTable:
         unit="us", doc="simulated time after which a run stops with an error and a search drops a candidate",
     )  # fmt: skip
     fold: str = option(
-        "never", validator=one_of("auto", "never", "require"),
-        doc='simulate the first groups for all where that is exact ("auto"); "require": stop where it is not',
+        "auto", validator=one_of("auto", "never", "require"),
+        doc='simulate the first groups for all where that is exact ("auto"), or always all ("never"); '
+        '"require": stop where the first groups do not stand for all',
     )  # fmt: skip
 
 
@@ -137,11 +139,16 @@ class Job:
 
     label: str
     workload: Workload
-    table: StrategyTable
+    table: StrategyTable = attrs.Factory(StrategyTable)
     placer: Placer
     search: SearchTable = attrs.Factory(SearchTable)
     #: Placers that `search` tries; none: `placer` alone.
     placers: tuple[Placer, ...] = ()
+    #: Exchanges inside groups, and all-reduces over replicas, to choose from.
+    exchanges: tuple[Exchange, ...] = attrs.Factory(lambda: tuple(cls(cls.Options()) for cls in EXCHANGES))
+    all_reduces: tuple[AllReduce, ...] = attrs.Factory(
+        lambda: tuple(cls(cls.Options()) for cls in ALL_REDUCES)
+    )
 
     def plan(self, gpus: int, mp: int | None = None, global_batch: int | None = None) -> Plan:
         """The strategy on `gpus` GPUs; `mp` and `global_batch` override the table's.
@@ -169,9 +176,9 @@ class Interconnect:
     label: str
     topology: Topology
     cluster: Cluster
-    scheduler: Scheduler | None
+    scheduler: Scheduler | None = None
     #: What the scheduler is shown of the next interval; None where there is no scheduler.
-    estimator: Estimator | None
+    estimator: Estimator | None = None
 
 
 @attrs.frozen(kw_only=True)
@@ -179,16 +186,19 @@ class Experiment:
     """Everything a run depends on."""
 
     title: str
-    seed: int
-    baseline: str
     gpu: GpuModel
-    gpu_name: str
-    precision: str
     jobs: tuple[Job, ...]
     interconnects: tuple[Interconnect, ...]
-    engine: EngineTable
-    #: The tables this was read from, overrides included: enough to repeat the run.
-    tables: Mapping[str, Any]
+    #: Label of the interconnect that speed-ups are relative to; left out: the first one.
+    baseline: str = attrs.field()
+    #: Number format of the training step, a name in `PRECISIONS`.
+    precision: str = "mixed"
+    seed: int = 0
+    engine: EngineTable = attrs.Factory(EngineTable)
+
+    @baseline.default
+    def _first(self) -> str:
+        return self.interconnects[0].label
 
 
 def degrees(gpus: int, mp: int | None, dp: int | None, pp: int = 1) -> tuple[int, int]:

@@ -34,12 +34,28 @@ def apply_overrides(tables: Mapping[str, Any], assignments: Iterable[str]) -> di
         path = path.strip()
         if not equals or not path:
             raise ConfigError(f"--set must look like section.key=value, got {shown(assignment)}")
-        keys = path.split(".")
-        if len(keys) > _MOST_KEYS:
-            raise ConfigError(f"--set {brief(path)}: has {len(keys)} keys, and no table lies that deep")
-        _refuse_hidden(changed, keys, path, text.strip())
-        _assign(changed, keys, _value(text.strip(), path), path)
+        _set(changed, path, _value(text.strip(), path), text.strip())
     return changed
+
+
+def apply_values(tables: Mapping[str, Any], values: Mapping[str, Any]) -> dict[str, Any]:
+    """Return a copy of `tables` with each value at its path, as `apply_overrides` understands paths.
+
+    >>> apply_values({"cluster": {"gpus": 8}}, {"cluster.gpus": 16})
+    {'cluster': {'gpus': 16}}
+    """
+    changed = copy.deepcopy(dict(tables))
+    for path, value in values.items():
+        _set(changed, path, value, str(value))
+    return changed
+
+
+def _set(tables: dict[str, Any], path: str, value: Any, text: str) -> None:
+    keys = path.split(".")
+    if len(keys) > _MOST_KEYS:
+        raise ConfigError(f"--set {brief(path)}: has {len(keys)} keys, and no table lies that deep")
+    _refuse_hidden(tables, keys, path, text)
+    _assign(tables, keys, value, path)
 
 
 def _value(text: str, path: str) -> Any:

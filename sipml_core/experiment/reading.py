@@ -69,8 +69,6 @@ def _from_folder(value: Any, folder: Path) -> Any:
 def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment:
     """Return the experiment that the tables describe, every value checked.
 
-    `Experiment.tables` are the same tables with absolute names of files: they repeat the run from any folder.
-
     Raises
     ------
     ConfigError
@@ -93,12 +91,10 @@ def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment
         seed=top.seed,
         baseline=_baseline(top.baseline, [interconnect.label for interconnect in interconnects]),
         gpu=gpu,
-        gpu_name=head.name,
         precision=head.precision,
         jobs=jobs,
         interconnects=interconnects,
         engine=structure(top.engine, EngineTable, "engine", _SECTIONS),
-        tables=tables,
     )
 
 
@@ -136,6 +132,7 @@ def _job(table: dict[str, Any], path: str, top: _Sections, cluster: Cluster, reg
         "placer", strategy.pop("placer", "algorithm1"), f"{at_strategy}.placer", registry
     )
     placers = _placers(search.pop("placers", []), f"{at_search}.placers", registry)
+    choices = _choices(strategy, at_strategy, registry)
     job = Job(
         label=_label(table, workload.name, path),
         workload=workload,
@@ -143,6 +140,7 @@ def _job(table: dict[str, Any], path: str, top: _Sections, cluster: Cluster, reg
         placer=placer,
         search=structure(search, SearchTable, at_search, _SECTIONS),
         placers=placers,
+        **choices,
     )
     if not job.searched:
         try:
@@ -183,6 +181,23 @@ def _placers(named: Any, path: str, registry: Registry) -> tuple[Placer, ...]:
     if not isinstance(named, list):
         raise ConfigError(f"{path} must be a list, got {shown(named)}")
     return tuple(_component("placer", name, f"{path}[{i}]", registry) for i, name in enumerate(named))
+
+
+def _choices(strategy: dict[str, Any], path: str, registry: Registry) -> dict[str, tuple[Any, ...]]:
+    """Return what a job may choose exchanges and all-reduces from: all that are installed, or the one named.
+
+    In the table its name is left.
+    """
+    chosen: dict[str, tuple[Any, ...]] = {}
+    for role, field in (("exchange", "exchanges"), ("all_reduce", "all_reduces")):
+        named = strategy.get(role, "auto")
+        installed = registry.entries[role]
+        if named != "auto":
+            component = _component(role, named, f"{path}.{role}", registry)
+            strategy[role], chosen[field] = component.name, (component,)
+        elif installed:
+            chosen[field] = tuple(_component(role, name, f"{path}.{role}", registry) for name in installed)
+    return chosen
 
 
 def _optional(role: str, table: Any, path: str, registry: Registry) -> Any:

@@ -20,7 +20,7 @@ from sipml_core.fields.checks import (
 )
 from sipml_core.fields.csvtable import read_table
 from sipml_core.fields.options import option
-from sipml_core.fields.paths import FileText, absolute_paths, file_path
+from sipml_core.fields.paths import FileText, absolute_paths, file_path, names_file
 from sipml_core.fields.tomlfile import parse_toml, read_toml
 from sipml_core.fields.units import (
     BYTES_PER_US_PER_GBPS,
@@ -50,6 +50,7 @@ __all__ = [
     "int32_vector",
     "int64_matrix",
     "int64_vector",
+    "names_file",
     "one_of",
     "option",
     "parse_bytes",

@@ -55,6 +55,11 @@ def _name(value: Any, field: attrs.Attribute[Any]) -> str:
     return str(name)
 
 
+def names_file(field: attrs.Attribute[Any], value: Any) -> bool:
+    """Return whether the value of a field of an `Options` class is the name of a file."""
+    return isinstance(value, str) and value.lower().endswith(field.metadata.get("endings", ()))
+
+
 def absolute_paths(table: Mapping[str, Any], model: type[Any], path: str) -> dict[str, str]:
     """Return the keys of `table` that name files, with the absolute names of those files.
 
@@ -66,7 +71,7 @@ def absolute_paths(table: Mapping[str, Any], model: type[Any], path: str) -> dic
     found = {}
     for field in attrs.fields(model):
         value = table.get(field.name)
-        if isinstance(value, str) and value.lower().endswith(field.metadata.get("endings", ())):
+        if isinstance(value, str) and names_file(field, value):
             folder = value.folder if isinstance(value, FileText) else Path()
             file = folder.absolute() / value
             if not _exists(file):

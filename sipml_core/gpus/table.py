@@ -59,6 +59,13 @@ class TableGpu(GpuModel):
             time_us *= work.samples / min(max(work.samples, batches[0]), batches[-1])
         return time_us * work.fraction
 
+    def extrapolation(self, work: OpWork) -> float:
+        """How far the samples lie outside the measured batches of the op, as a factor."""
+        batches, _ = self._profile[work.op]
+        if work.phase is Phase.OPTIMIZER:
+            return 1.0
+        return max(1.0, work.samples / batches[-1], batches[0] / work.samples)
+
 
 def _read(path: Path) -> dict[str, tuple[list[float], list[float]]]:
     """Op -> batches, rising, and the time at each. [us]"""

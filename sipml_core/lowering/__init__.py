@@ -4,6 +4,7 @@ In: a `Placement`, a `Plan`, a `Cluster`. Out: a `TaskGraph` of all GPUs, or of 
 Imports `placement` and what is below it.
 """
 
+from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
 from sipml_core.lowering.joblowering import Lowering, replicas_in_server
@@ -17,6 +18,7 @@ __all__ = [
     "Pairs",
     "Pass",
     "TrafficBytes",
+    "Trees",
     "check_memory",
     "check_parameters",
     "fold",

@@ -53,6 +53,9 @@ class Rings:
     way: int = 1
     #: Half of the bytes each way round.
     counter_rotating: bool = False
+    #: Rings that run at the same time, over members along axis 1 in these orders, and the part of the bytes
+    #: of each; none: one ring, in order.
+    orders: tuple[tuple[tuple[int, ...], float], ...] = ()
 
     def all_reduce(
         self, members: Members, size_bytes: Size, ready: Nodes | None = None, *, made: int | None = None
@@ -78,8 +81,10 @@ class Rings:
         Nodes after which each member has the sum, shaped like `members[:, :made]`.
         """
         made = members.shape[1] if made is None else made
-        if self.counter_rotating:
+        if self.counter_rotating and not self.orders:
             return self._both_ways(members, size_bytes, ready, made)
+        if members.ndim == 2 and self.orders:
+            return self._at_once(members, size_bytes, ready)
         if members.ndim == 2:
             return self._flat_all_reduce(members, size_bytes, ready, made)
         inner = members.shape[-1]
@@ -102,6 +107,15 @@ class Rings:
         for way in (1, -1):
             ring = attrs.evolve(self, way=way, counter_rotating=False)
             self.builder.depend(ring.all_reduce(members, size_bytes / 2, ready, made=made), done)
+        return done
+
+    def _at_once(self, members: Members, size_bytes: Size, ready: Nodes | None) -> Nodes:
+        """Add one all-reduce for each ring of `orders`, of its part of the bytes, all at the same time."""
+        done = self.builder.barriers(members.shape, label=self.label)
+        for order, part in self.orders:
+            ring, at = attrs.evolve(self, orders=(), counter_rotating=False), np.array(order)
+            mine = None if ready is None else ready[:, at]
+            self.builder.depend(ring.all_reduce(members[:, at], part * size_bytes, mine), done[:, at])
         return done
 
     def reduce_scatter(

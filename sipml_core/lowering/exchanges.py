@@ -1,12 +1,7 @@
-"""Exchanges along the line of a group: what many need, or many add to, passes from device to device.
+"""Exchanges inside a group along trees: what many need, or many add to, passes from device to device.
 
-On a ring every segment between two GPUs that talk is crossed by their circuit. A box that one device
-makes and n others need crosses the segments beside its maker n times if it goes to each of them; if
-each passes it on to the next, it crosses every segment once. So do parts of a sum that are added up on
-their way to the device that needs the sum. These are the ring algorithms for all-gather and
-reduce-scatter (Patarasuk and Yuan 2009, "Bandwidth optimal all-reduce algorithms for clusters of
-workstations"), on a line. What only one device needs passes those in between as well: nobody talks but
-to its neighbours. A step starts when the one before it has arrived in full; adding up is free.
+Where many GPUs need what one has made, or add to what one needs, an `Exchange` says along which trees it
+goes. A step of a tree starts when the one before it has arrived in full; adding up is free.
 """
 
 from __future__ import annotations
@@ -19,11 +14,41 @@ from numpy.typing import NDArray
 
 from sipml_core.lowering.grouptasks import GroupTasks, Indices
 from sipml_core.lowering.transfers import Transfers
-from sipml_core.model import sorted_unique
 
 
-def chained(direct: Transfers, tasks: GroupTasks) -> Transfers:
-    """Return the exchange between neighbours, once where one box goes to several devices or several add up.
+@attrs.frozen(kw_only=True, eq=False)
+class Trees:
+    """Along which trees a group exchanges."""
+
+    #: From whom each device gets what each root makes. [roots, devices]
+    parents: NDArray[np.int32]
+    #: What only one device needs goes along the tree as well: nobody talks to others than its neighbours.
+    relays: bool
+
+    @property
+    def direct(self) -> bool:
+        """Whether everything goes from its maker to its user in one step."""
+        roots = np.arange(len(self.parents))[:, None]
+        return bool((self.parents == roots).all())
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class _Messages:
+    """Transfers as messages: each goes from, or to, the root of a tree. Arrays are [transfers]."""
+
+    #: Transfers of one message go the same tree: of one box to all its users, or of all parts of one sum.
+    message: Indices
+    root: Indices
+    #: The other end: user of the box, or maker of the part.
+    leaf: Indices
+    #: Parts of a sum, which go towards the root.
+    upwards: NDArray[np.bool_]
+    #: Only one device sends and only one receives.
+    alone: NDArray[np.bool_]
+
+
+def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
+    """Return the exchange along trees: each box once over each edge, however many need it or add to it.
 
     Parameters
     ----------
@@ -33,7 +58,7 @@ def chained(direct: Transfers, tasks: GroupTasks) -> Transfers:
     Examples
     --------
     In the worked example device 0 sends y to 1 and to 2, and 1 and 2 send parts of dy to 0: transfers 0 to
-    3. Along the line y goes 0 -> 1 -> 2, and the sum of dy 2 -> 1 -> 0: transfer 2 waits for 3.
+    3. Along a line y goes 0 -> 1 -> 2, and the sum of dy 2 -> 1 -> 0: transfer 2 waits for 3.
 
     >>> from sipml_core.lowering.grouptasks import group_tasks
     >>> from sipml_core.lowering.transfers import plan_transfers
@@ -42,34 +67,127 @@ def chained(direct: Transfers, tasks: GroupTasks) -> Transfers:
     >>> direct = plan_transfers(tasks)
     >>> list(zip(direct.sender.tolist(), direct.device.tolist()))
     [(0, 1), (0, 2), (1, 0), (2, 0)]
-    >>> line = chained(direct, tasks)
-    >>> list(zip(line.sender.tolist(), line.device.tolist()))
+    >>> line = Trees(parents=np.array([[0, 0, 1], [1, 1, 1], [1, 2, 2]]), relays=True)
+    >>> found = routed(direct, tasks, line)
+    >>> list(zip(found.sender.tolist(), found.device.tolist()))
     [(0, 1), (1, 2), (1, 0), (2, 1)]
-    >>> list(zip(line.before.tolist(), line.after.tolist()))
+    >>> list(zip(found.before.tolist(), found.after.tolist()))
     [(0, 1), (3, 2)]
-    >>> list(zip(line.arrival.tolist(), line.consumer.tolist()))
-    [(0, 2), (1, 3), (0, 5), (1, 6), (2, 7), (2, 7)]
+    >>> list(zip(found.arrival.tolist(), found.consumer.tolist()))
+    [(0, 2), (1, 3), (0, 5), (1, 6), (2, 7)]
     """
+    messages = _messages(direct, tasks)
+    devices = tasks.placement.devices
+
+    # One row for each transfer and each edge on its way: the end away from the root, and the one towards it.
+    row, child, parent = _ways(messages, trees)
+
+    # An edge is crossed once by each message: rows with one key are one step, numbered by first transfer.
+    key = messages.message[row].astype(np.int64) * devices + child
+    keys, first, of_row = np.unique(key, return_index=True, return_inverse=True)
+    order = np.lexsort((keys, row[first]))
+    number = np.empty(len(keys), dtype=np.int32)
+    number[order] = np.arange(len(keys), dtype=np.int32)
+    step = number[of_row.reshape(-1)]
+    first = first[order]
+
+    # What each step is of, and its ends. [steps]
+    of, away, near = row[first], child[first], parent[first]
+    up = messages.upwards[of]
+    position = np.full(len(first), np.iinfo(np.int32).max, dtype=np.int32)
+    np.minimum.at(position, step, direct.position[row])
+
+    # Steps that wait for each other: away from the root the one nearer to it comes first.
+    inner = near != messages.root[of]
+    nearer_key = messages.message[of[inner]].astype(np.int64) * devices + near[inner]
+    nearer = number[np.searchsorted(keys, nearer_key)]
+    itself = np.flatnonzero(inner).astype(np.int32)
+    before = np.where(up[inner], itself, nearer)
+    after = np.where(up[inner], nearer, itself)
+
+    # The step at each transfer's leaf, and the one at its root. [transfers]
+    at_leaf, at_root = (np.empty(len(messages.root), dtype=np.int32) for _ in range(2))
+    is_leaf, is_root = child == messages.leaf[row], parent == messages.root[row]
+    at_leaf[row[is_leaf]] = step[is_leaf]
+    at_root[row[is_root]] = step[is_root]
+    starts = np.where(messages.upwards, at_leaf, at_root)
+    ends = np.where(messages.upwards, at_root, at_leaf)
+
+    made = np.unique(np.column_stack([starts[direct.made], direct.maker]), axis=0)
+    arrived = np.unique(np.column_stack([direct.consumer, ends[direct.arrival]]), axis=0)
+    found = Transfers(
+        sender=np.where(up, away, near).astype(np.int32),
+        device=np.where(up, near, away).astype(np.int32),
+        tensor=direct.tensor[of],
+        lo=direct.lo[of],
+        hi=direct.hi[of],
+        size_bytes=direct.size_bytes[of],
+        position=position,
+        maker=made[:, 1].astype(np.int32),
+        made=made[:, 0].astype(np.int32),
+        before=before.astype(np.int32),
+        after=after.astype(np.int32),
+        arrival=arrived[:, 1].astype(np.int32),
+        consumer=arrived[:, 0].astype(np.int32),
+    )
+    again = direct.maker >= tasks.graph.subops
+    return _furthest_first(found, _numbered(direct.tensor, again)[of])
+
+
+def _messages(direct: Transfers, tasks: GroupTasks) -> _Messages:
+    """Return which transfers are one message: a box that several need, a sum of several parts, or alone."""
     # Numbers of equal boxes, of what one maker sends of a box, and of what one device sums up. [transfers]
     box = _numbered(direct.tensor, *direct.lo.T, *direct.hi.T)
     sent = _numbered(direct.maker, box)
     again = direct.maker >= tasks.graph.subops
     summed = _numbered(box, again, direct.device)
 
-    # Which transfers send a box to several devices, and which of the others add to one sum. [transfers]
     many = np.bincount(sent)[sent] > 1
     added = ~many & (np.bincount(summed, weights=~many)[summed] > 1)
+    kind = np.where(many, 0, np.where(added, 1, 2))
+    within = np.where(many, sent, np.where(added, summed, np.arange(len(sent))))
+    return _Messages(
+        message=_numbered(kind, within),
+        root=np.where(added, direct.device, direct.sender).astype(np.int32),
+        leaf=np.where(added, direct.sender, direct.device).astype(np.int32),
+        upwards=added,
+        alone=~many & ~added,
+    )
 
-    # Chains go one way along the line: outwards from the maker, or inwards from the furthest part.
-    side = direct.device > direct.sender
-    away = np.abs(direct.device - direct.sender)
-    passed_on = _Chains.of(np.flatnonzero(many).astype(np.int32), _numbered(sent, side), away)
-    added_up = _Chains.of(np.flatnonzero(added).astype(np.int32), _numbered(summed, side), -away)
-    both, kept = _added_up(_passed_on(direct, passed_on), added_up)
 
-    # Longer ways in steps; `number`: the transfer of `both` that each step is of. [steps]
-    near, number = _between_neighbours(both)
-    return _furthest_first(near, _numbered(direct.tensor, again)[kept[number]])
+def _ways(messages: _Messages, trees: Trees) -> tuple[Indices, Indices, Indices]:
+    """Return one row for each edge between the leaf and the root of each transfer.
+
+    Returns
+    -------
+    row, child, parent
+        The transfer, and the ends of the edge away from the root and towards it. [edges]
+    """
+    # Device d of pipeline stage s is s group + d; what crosses stages goes straight to its user.
+    group = len(trees.parents)
+    rows, children, parents = [], [], []
+    row, child = np.arange(len(messages.root), dtype=np.int32), messages.leaf
+    while len(row):
+        root = messages.root[row]
+        place = child % group
+        parent = child - place + trees.parents[root % group, place]
+        straight = root // group != child // group
+        if not trees.relays:
+            straight |= messages.alone[row]
+        parent = np.where(straight, root, parent).astype(np.int32)
+        rows.append(row)
+        children.append(child)
+        parents.append(parent)
+        on = parent != root
+        row, child = row[on], parent[on]
+        if len(rows) > len(trees.parents):
+            raise ValueError("parents of an exchange must lead to the root: they go in a circle")
+    none = np.zeros(0, dtype=np.int32)
+    return (
+        np.concatenate([none, *rows]),
+        np.concatenate([none, *children]),
+        np.concatenate([none, *parents]),
+    )
 
 
 def _numbered(*columns: NDArray[Any]) -> Indices:
@@ -89,162 +207,17 @@ def _key(*columns: NDArray[Any]) -> NDArray[np.int64]:
     return key
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class _Chains:
-    """Transfers in the order of their chains. Arrays are [rows]."""
-
-    row: Indices
-    #: Number of the chain, and place in it.
-    chain: Indices
-    rank: Indices
-
-    @classmethod
-    def of(cls, rows: Indices, key: Indices, distance: Indices) -> _Chains:
-        """Return the chains of the rows with one key, by distance.
-
-        >>> chains = _Chains.of(np.array([0, 1, 2]), key=np.array([5, 5, 4]), distance=np.array([2, 1, 1]))
-        >>> chains.row.tolist(), chains.chain.tolist(), chains.rank.tolist()
-        ([2, 1, 0], [0, 1, 1], [0, 0, 1])
-        >>> chains.links
-        (array([1]), array([0]))
-        """
-        rows = rows[np.lexsort((rows, distance[rows], key[rows]))]
-        return cls.split(rows, np.diff(key[rows], prepend=-1) != 0)
-
-    @classmethod
-    def split(cls, rows: Indices, first: NDArray[np.bool_]) -> _Chains:
-        """Return the chains that begin where `first` is set."""
-        chain = np.cumsum(first, dtype=np.int32) - np.int32(1)
-        rank = np.arange(len(rows), dtype=np.int32) - np.flatnonzero(first).astype(np.int32)[chain]
-        return cls(row=rows, chain=chain, rank=rank)
-
-    @property
-    def links(self) -> tuple[Indices, Indices]:
-        """Return transfers and the next ones of their chains. [pairs], [pairs]"""
-        later = np.flatnonzero(self.rank > 0)
-        return self.row[later - 1], self.row[later]
-
-    @property
-    def last(self) -> Indices:
-        """Return the last transfer of each row's chain. [rows]"""
-        ends = np.flatnonzero(np.diff(self.rank, append=0) <= 0)
-        return self.row[ends][self.chain]
-
-
-def _passed_on(direct: Transfers, chains: _Chains) -> Transfers:
-    """Return transfers in which who has a box sends it to the next who needs it."""
-    sender, position = direct.sender.copy(), direct.position.copy()
-    # Each transfer but the first of a chain starts where the one before it ended.
-    before, after = chains.links
-    sender[after] = direct.device[before]
-
-    # It is as urgent as the most urgent of those that come after it, from the ends of the chains on.
-    for rank in range(int(chains.rank.max(initial=0)), 0, -1):
-        at = np.flatnonzero(chains.rank == rank)
-        np.minimum.at(position, chains.row[at - 1], position[chains.row[at]])
-
-    # Only the first of a chain waits for the maker.
-    from_maker = np.ones(len(direct.made), dtype=np.bool_)
-    from_maker[after] = False
-    return attrs.evolve(
-        direct,
-        sender=sender,
-        position=position,
-        maker=direct.maker[from_maker],
-        made=direct.made[from_maker],
-        before=before,
-        after=after,
-    )
-
-
-def _added_up(transfers: Transfers, chains: _Chains) -> tuple[Transfers, Indices]:
-    """Return transfers in which a sum grows on its way, and which of `transfers` are left.
-
-    The furthest sends its part, the next one what it got and its own part together, and so on. Parts of
-    one device leave together: with the last of them.
-    """
-    # In the order of chains: whose part it is, whether it leaves (the last of its device does), and which of
-    # those that leave it goes with. [rows]
-    sender = transfers.sender[chains.row]
-    leaves = (np.diff(sender, append=-1) != 0) | (np.diff(chains.chain, append=-1) != 0)
-    leaving = np.cumsum(leaves) - leaves
-
-    # Chains of those that leave: each goes to the device of the next.
-    steps = _Chains.split(chains.row[leaves], np.diff(chains.chain[leaves], prepend=-1) != 0)
-    before, after = steps.links
-    device = transfers.device.copy()
-    device[before] = transfers.sender[after]
-
-    # What each transfer leaves as, and what brings it to its user in the end. [transfers]
-    goes_as = np.arange(len(device), dtype=np.int32)
-    arrives_as = goes_as.copy()
-    goes_as[chains.row] = steps.row[leaving]
-    arrives_as[chains.row] = chains.last
-
-    # Transfers that are left, and their new numbers. [transfers]
-    kept = sorted_unique(goes_as)
-    number = np.full(len(device), -1, dtype=np.int32)
-    number[kept] = np.arange(len(kept))
-    left = attrs.evolve(
-        transfers,
-        sender=transfers.sender[kept],
-        device=device[kept],
-        tensor=transfers.tensor[kept],
-        lo=transfers.lo[kept],
-        hi=transfers.hi[kept],
-        size_bytes=transfers.size_bytes[kept],
-        position=transfers.position[kept],
-        made=number[goes_as[transfers.made]],
-        before=number[np.concatenate([transfers.before, before])],
-        after=number[np.concatenate([transfers.after, after])],
-        arrival=number[arrives_as[transfers.arrival]],
-    )
-    return left, kept
-
-
-def _between_neighbours(transfers: Transfers) -> tuple[Transfers, Indices]:
-    """Return longer ways as steps from each device to the next, and which transfer each step is of.
-
-    A transfer from device 3 to device 1 becomes 3 -> 2 and 2 -> 1.
-    """
-    way = transfers.device - transfers.sender
-    steps = np.abs(way)
-    # Transfer of each step [steps]; first and last step of each transfer [transfers].
-    number = np.repeat(np.arange(len(way), dtype=np.int32), steps)
-    last = np.cumsum(steps, dtype=np.int32) - np.int32(1)
-    first = last - steps + np.int32(1)
-
-    # Where each step starts, and the steps that follow one of their transfer.
-    device = transfers.sender[number] + np.sign(way)[number] * (np.arange(len(number)) - first[number])
-    later = np.flatnonzero(np.arange(len(number)) > first[number]).astype(np.int32)
-    near = attrs.evolve(
-        transfers,
-        sender=device.astype(np.int32),
-        device=(device + np.sign(way)[number]).astype(np.int32),
-        tensor=transfers.tensor[number],
-        lo=transfers.lo[number],
-        hi=transfers.hi[number],
-        size_bytes=transfers.size_bytes[number],
-        position=transfers.position[number],
-        made=first[transfers.made],
-        before=np.concatenate([last[transfers.before], later - np.int32(1)]),
-        after=np.concatenate([first[transfers.after], later]),
-        arrival=last[transfers.arrival],
-    )
-    return near, number
-
-
 def _furthest_first(transfers: Transfers, exchange: Indices) -> Transfers:
-    """Return the steps in an order in which, from device to device, those with most steps to come go first.
+    """Return the steps of one exchange in an order in which those with most steps to come go first.
 
     So a pipeline has no gaps: a link over which k boxes go is done after k of them.
     """
-    # Steps still to come after each; a chain of n settles in n rounds.
+    # Longest way to go after each transfer: the longest of those that wait for it, and one more. [transfers]
     left = np.zeros(len(transfers.device), dtype=np.int32)
     while (left[transfers.before] <= left[transfers.after]).any():
-        left[transfers.before] = left[transfers.after] + 1
+        np.maximum.at(left, transfers.before, left[transfers.after] + 1)
 
-    # The positions that the steps of one exchange have on one link, handed out by steps to come.
+    # On each link the same positions as before, given out anew.
     link = _key(exchange, transfers.sender, transfers.device)
     position = transfers.position.copy()
     position[np.lexsort((position, -left, link))] = position[np.lexsort((position, link))]

@@ -21,6 +21,7 @@ from sipml_core.lowering.joblowering import Lowering
 from sipml_core.model import (
     NO_LINK,
     CircuitControl,
+    FoldableControl,
     Network,
     PairIndex,
     TaskBuilder,
@@ -165,7 +166,7 @@ def _part_of(control: CircuitControl | None, lowering: Lowering, step: int) -> C
     gpu_at = lowering.gpu_of.reshape(-1)
     image = np.empty_like(gpu_at)
     image[gpu_at] = np.roll(gpu_at, -step * lowering.period * lowering.plan.replica_gpus)
-    part = control.folded(image)
+    part = control.folded(image) if isinstance(control, FoldableControl) else None
     if part is None:
         raise NoSymmetryError(
             "re-planned circuits can differ between groups: no part of the network stands for all"

@@ -6,11 +6,12 @@ import attrs
 
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.collectives import all_reduce_bytes
+from sipml_core.lowering.exchanges import Trees, routed
 from sipml_core.lowering.gradients import Bucket, plan_buckets
 from sipml_core.lowering.grouptasks import GroupTasks, group_tasks
 from sipml_core.lowering.passtasks import PassTasks
 from sipml_core.lowering.schedules import parts_in_flight
-from sipml_core.lowering.stagetransfers import after_gradients, chained_in_stages
+from sipml_core.lowering.stagetransfers import after_gradients
 from sipml_core.lowering.transfers import Transfers, plan_transfers
 from sipml_core.model import Placement, Plan, precision
 
@@ -40,8 +41,14 @@ class GroupTemplate:
     buckets: list[Bucket]
 
     @classmethod
-    def of(cls, placement: Placement, plan: Plan) -> GroupTemplate:
-        """Return the template of the replicas of `plan`; `ConfigError` if its degrees are others."""
+    def of(cls, placement: Placement, plan: Plan, trees: Trees | None = None) -> GroupTemplate:
+        """Return the template of the replicas of `plan`; `ConfigError` if its degrees are others.
+
+        Parameters
+        ----------
+        trees
+            Along which the group of each stage exchanges; None: from each maker to each user.
+        """
         if placement.limits.devices != plan.mp or placement.stages != plan.pp:
             raise ConfigError(
                 f"placement is for mp={placement.limits.devices}, pp={placement.stages}; the strategy has "
@@ -54,8 +61,10 @@ class GroupTemplate:
             late_weights=plan.schedule == "zb-h1",
         )
         transfers, limits = plan_transfers(group), placement.limits
-        if plan.exchange == "chain":
-            transfers, limits = chained_in_stages(transfers, group), attrs.evolve(limits, range_hops=1)
+        if trees is not None and not trees.direct:
+            transfers = routed(transfers, group, trees)
+            if trees.relays:
+                limits = attrs.evolve(limits, range_hops=1)
         return cls(
             plan=plan,
             group=group,
@@ -87,6 +96,6 @@ class GroupTemplate:
         return (scatters + held.parameter_bytes / held.gradient_bytes) / 2
 
 
-def traffic_bytes(placement: Placement, plan: Plan) -> TrafficBytes:
+def traffic_bytes(placement: Placement, plan: Plan, trees: Trees | None = None) -> TrafficBytes:
     """Return the bytes that `lower` sends in one iteration, by kind."""
-    return GroupTemplate.of(placement, plan).traffic
+    return GroupTemplate.of(placement, plan, trees).traffic

@@ -10,6 +10,7 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.collectives import Rings
+from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
@@ -26,6 +27,7 @@ def lower(
     *,
     order: NDArray[np.int32] | None = None,
     server_gpus: int | None = None,
+    trees: Trees | None = None,
 ) -> TaskGraph:
     """Return tasks, transfers and collectives of `plan.iterations` training steps on all mp x pp x dp GPUs.
 
@@ -43,13 +45,16 @@ def lower(
         Synchronise in two tiers, inside servers of this many consecutive positions, then across
         (see `replicas_in_server`); None: one flat ring over the replicas.
 
+    trees
+        Along which a group exchanges; None: from each maker to each user.
+
     Raises
     ------
     ConfigError
         Placement, strategy and cluster disagree about the number of GPUs; `order` is no
         permutation; groups and servers do not nest.
     """
-    template = GroupTemplate.of(placement, plan)
+    template = GroupTemplate.of(placement, plan, trees)
     return Lowering.of(template, cluster, order=order, server_gpus=server_gpus).tasks()
 
 
@@ -86,6 +91,8 @@ class Lowering:
     tiers: tuple[int, ...]
     #: Speed of each GPU relative to the others. [gpus]
     speed: NDArray[np.float64]
+    #: See `Rings.orders`.
+    orders: tuple[tuple[tuple[int, ...], float], ...] = ()
 
     @classmethod
     def of(
@@ -95,16 +102,26 @@ class Lowering:
         *,
         order: NDArray[np.int32] | None = None,
         server_gpus: int | None = None,
+        tiers: tuple[int, ...] | None = None,
+        orders: tuple[tuple[tuple[int, ...], float], ...] = (),
     ) -> Lowering:
-        """See `lower`."""
+        """Return the template with GPUs for all groups; see `lower`.
+
+        Parameters
+        ----------
+        tiers
+            Shape into which the dp counterparts of a device are arranged, innermost last; None: what
+            `server_gpus` says.
+        """
         speed = np.ones(cluster.gpus)
         for gpu, relative in cluster.gpu_speed:
             speed[gpu] = relative
         return cls(
             template=template,
             gpu_of=_gpu_of(template.plan, cluster, order),
-            tiers=_tiers(template.plan, server_gpus),
+            tiers=tiers or _tiers(template.plan, server_gpus),
             speed=speed,
+            orders=orders,
         )
 
     @property
@@ -114,7 +131,7 @@ class Lowering:
     @property
     def period(self) -> int:
         """Return after how many replicas the job repeats: those of one server in two tiers, else 1."""
-        return math.prod(self.tiers[1:])
+        return self.plan.dp if self.orders else math.prod(self.tiers[1:])
 
     def tasks(self, groups: int | None = None) -> TaskGraph:
         """Return the tasks of all replicas, or of the first `groups` of them only.
@@ -393,9 +410,10 @@ class Lowering:
             priority=priority,
             label=label,
             counter_rotating=self.plan.counter_rotating,
+            orders=self.orders,
         )
         members = self.gpu_of[:, bucket.devices].reshape(1, *self.tiers, devices)
-        made = len(tasks) // self.period
+        made = len(tasks) // math.prod(self.tiers[1:])
         done = rings.all_reduce(
             members, bucket.size_bytes, ready.reshape(1, made, *self.tiers[1:], devices), made=made
         ).reshape(ready.shape)

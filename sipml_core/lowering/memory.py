@@ -166,7 +166,7 @@ def check_parameters(graph: OpGraph, plan: Plan, memory_bytes: float) -> float:
         degrees = f"mp={plan.mp}" if plan.pp == 1 else f"mp={plan.mp}, pp={plan.pp}"
         raise InfeasibleError(
             f"{graph.name} with {degrees} does not fit: parameters, gradients and optimizer state alone "
-            f"are {format_bytes(needed)} on a GPU, which has {format_bytes(memory_bytes)}; "
+            f"are {format_bytes(needed)}, the GPU has {format_bytes(memory_bytes)}; "
             f"raise mp{' or pp' if plan.pp > 1 else ''}"
         )
     return needed

@@ -1,59 +1,13 @@
-"""What pipeline stages mean for transfers: chains stay inside a stage, and second runs wait for gradients."""
+"""What pipeline stages mean for transfers: second runs wait for gradients of the stage behind."""
 
 from __future__ import annotations
 
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
-from sipml_core.lowering.exchanges import chained
 from sipml_core.lowering.grouptasks import GroupTasks, is_phase
 from sipml_core.lowering.transfers import Transfers
 from sipml_core.model import Phase
-
-
-def chained_in_stages(direct: Transfers, tasks: GroupTasks) -> Transfers:
-    """Return the exchange along the line of each stage's devices; what crosses stages stays as it is."""
-    devices = tasks.placement.limits.devices
-    across = direct.sender // devices != direct.device // devices
-    if not across.any():
-        return chained(direct, tasks)
-    inside = chained(_selected(direct, ~across), tasks)
-    return _joined(inside, _selected(direct, across))
-
-
-def _selected(transfers: Transfers, chosen: NDArray[np.bool_]) -> Transfers:
-    """Return some of the transfers, of which none waits for another."""
-    number = np.cumsum(chosen, dtype=np.int32) - np.int32(1)
-    made, arrival = chosen[transfers.made], chosen[transfers.arrival]
-    return attrs.evolve(
-        transfers,
-        sender=transfers.sender[chosen],
-        device=transfers.device[chosen],
-        tensor=transfers.tensor[chosen],
-        lo=transfers.lo[chosen],
-        hi=transfers.hi[chosen],
-        size_bytes=transfers.size_bytes[chosen],
-        position=transfers.position[chosen],
-        maker=transfers.maker[made],
-        made=number[transfers.made[made]],
-        arrival=number[transfers.arrival[arrival]],
-        consumer=transfers.consumer[arrival],
-    )
-
-
-def _joined(first: Transfers, second: Transfers) -> Transfers:
-    """Return the transfers of both, those of `second` numbered after those of `first`."""
-    shift = np.int32(len(first.sender))
-    both = {
-        name: np.concatenate([getattr(first, name), getattr(second, name)])
-        for name in ("sender", "device", "tensor", "lo", "hi", "size_bytes", "position", "maker", "consumer")
-    }
-    shifted = {
-        name: np.concatenate([getattr(first, name), getattr(second, name) + shift])
-        for name in ("made", "before", "after", "arrival")
-    }
-    return Transfers(**both, **shifted)
 
 
 def after_gradients(transfers: Transfers, tasks: GroupTasks) -> Transfers:

@@ -4,11 +4,14 @@ In: arrays and numbers. Out: frozen values that check themselves; nothing here r
 Imports only `fields` and `errors`.
 """
 
+from sipml_core.model.advanced import FoldableControl, TreatsAlike, UnsharedFabric
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
-from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows
+from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
-from sipml_core.model.network import Network, check_routes
+from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
+from sipml_core.model.hints import FabricHints, FabricWords
+from sipml_core.model.network import Network, check_routes, refuse_excess
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
 from sipml_core.model.opwork import OpWork, op_work
 from sipml_core.model.pairs import PairIndex, sorted_unique
@@ -16,7 +19,7 @@ from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompu
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
-from sipml_core.model.results import CaseResult, Result
+from sipml_core.model.results import FAILED, INFEASIBLE, OK, UNFINISHED, CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
@@ -25,14 +28,18 @@ from sipml_core.model.traffic import TrafficMatrix
 
 __all__ = [
     "BARRIER",
+    "FAILED",
+    "INFEASIBLE",
     "MAX_GPUS",
     "MAX_RANK",
     "MAX_SAMPLES",
     "NO_LINK",
+    "OK",
     "PRECISIONS",
     "RECOMPUTE",
     "SCHEDULES",
     "SILENT",
+    "UNFINISHED",
     "Axis",
     "BalancedGraph",
     "CaseResult",
@@ -41,6 +48,11 @@ __all__ = [
     "Cluster",
     "Execution",
     "Fabric",
+    "FabricHints",
+    "FabricWords",
+    "FoldableControl",
+    "GroupShape",
+    "LinkTable",
     "Network",
     "Nodes",
     "Op",
@@ -56,6 +68,7 @@ __all__ = [
     "Precision",
     "Prices",
     "Progress",
+    "ReplicaShape",
     "Result",
     "Role",
     "Routes",
@@ -65,10 +78,14 @@ __all__ = [
     "Tensor",
     "Timeline",
     "TrafficMatrix",
+    "TreatsAlike",
+    "UnsharedFabric",
     "at_rows",
+    "check_form",
     "check_routes",
     "op_work",
     "precision",
     "recompute_level",
+    "refuse_excess",
     "sorted_unique",
 ]

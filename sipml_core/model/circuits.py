@@ -10,13 +10,18 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.errors import PluginError
 from sipml_core.fields import at_least, float64_vector, int32_vector, positive
 from sipml_core.model.pairs import PairIndex
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class CircuitControl:
-    """The part of a fabric that is switched. Plugins subclass it to add what their scheduler needs."""
+    """The part of a fabric that is switched. Plugins subclass it to add what their scheduler needs.
+
+    A subclass whose circuits have more rules than these overrides `check`. Then only a scheduler that
+    names it, or a subclass of it, as what it `plans` is asked: others cannot know the rule.
+    """
 
     gpus: int
     #: Capacity of one circuit. [Gbps]
@@ -36,14 +41,67 @@ class CircuitControl:
         """Which ordered pairs can ever hold a circuit. [pairs]"""
         return np.not_equal(src, dst)
 
-    def folded(self, image: NDArray[np.int32]) -> CircuitControl | None:
-        """The part of this that stands for all where GPU g wants what GPU ``image[g]`` wants.
+    def check(self, plan: CircuitPlan) -> None:
+        """Refuse a plan that cannot exist physically, whoever made it.
 
-        Where it is not None, schedulers with `Scheduler.treats_alike` plan it for the pairs whose sender
-        comes first among its images, and give the pairs of `self`, if asked for all of them, the images
-        of the same circuits. None: nothing stands for all under these images. [gpus]
+        Its pairs are in order, each once; all may be connected; each has a whole number of circuits; and at
+        no GPU start, or end, more than `circuits_per_gpu`. A subclass with more rules calls this first.
+
+        Raises
+        ------
+        PluginError
+            Naming the first rule that is broken, and where.
+
+        Examples
+        --------
+        >>> control = CircuitControl(gpus=3, circuit_gbps=10.0, circuits_per_gpu=2)
+        >>> control.check(CircuitPlan(gpus=3, src=[0, 0], dst=[1, 2], gbps=[10.0, 10.0]))
+        >>> control.check(CircuitPlan(gpus=3, src=[0, 0], dst=[1, 2], gbps=[20.0, 10.0]))
+        Traceback (most recent call last):
+        ...
+        sipml_core.errors.PluginError: the plan has 3 circuits that start at GPU 0, which has 2
         """
-        return None
+        check_form(self, plan)
+        circuits = np.rint(plan.gbps / self.circuit_gbps)
+        self.check_ports(plan.src, circuits, "start")
+        self.check_ports(plan.dst, circuits, "end")
+
+    def check_ports(self, gpu: NDArray[np.int32], circuits: NDArray[np.float64], what: str) -> None:
+        """Refuse more circuits at one GPU than it has; `circuits` of each pair start or end at `gpu`."""
+        used = np.bincount(gpu, weights=circuits, minlength=self.gpus)
+        worst = int(used.argmax())
+        if used[worst] > self.circuits_per_gpu:
+            raise PluginError(
+                f"the plan has {used[worst]:g} circuits that {what} at GPU {worst}, "
+                f"which has {self.circuits_per_gpu}"
+            )
+
+    def transition(self, previous: CircuitPlan | None, new: CircuitPlan) -> CircuitPlan:
+        """Return `new` with what it leaves alone and what goes dark, as far as it does not say so itself.
+
+        Circuits of a pair that it had before stay lit; a pair that gains any has those it gains dark for
+        `reconfiguration_us`.
+
+        Examples
+        --------
+        Pair 0->1 had one circuit and gets two, 0->2 is new.
+
+        >>> control = CircuitControl(gpus=3, circuit_gbps=10.0, circuits_per_gpu=3, reconfiguration_us=5.0)
+        >>> before = CircuitPlan(gpus=3, src=[0], dst=[1], gbps=[10.0])
+        >>> plan = CircuitPlan(gpus=3, src=[0, 0], dst=[1, 2], gbps=[20.0, 10.0])
+        >>> plan = control.transition(before, plan)
+        >>> plan.kept_gbps.tolist(), plan.dark_us.tolist()
+        ([10.0, 0.0], [5.0, 5.0])
+        """
+        kept_gbps, dark_us = new.kept_gbps, new.dark_us
+        if kept_gbps is None:
+            before = np.zeros(len(new.src)) if previous is None else previous.capacity_gbps(new.src, new.dst)
+            kept_gbps = np.minimum(new.gbps, before)
+        if dark_us is None:
+            dark_us = np.where(kept_gbps < new.gbps, self.reconfiguration_us, 0.0)
+        if kept_gbps is new.kept_gbps and dark_us is new.dark_us:
+            return new
+        return attrs.evolve(new, kept_gbps=kept_gbps, dark_us=dark_us)
 
 
 def at_rows(values: NDArray[np.float64], row: NDArray[np.intp]) -> NDArray[np.float64]:
@@ -63,10 +121,15 @@ class CircuitPlan:
     dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: Capacity once everything has settled. [pairs] [Gbps]
     gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
-    #: Capacity of the circuits this plan leaves alone: what carries while the rest is dark. [pairs] [Gbps]
-    kept_gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
-    #: How long each pair's changed circuits are dark. [pairs] [us]
-    dark_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: Capacity of the circuits this plan leaves alone: what carries while the rest is dark. None: what the
+    #: pair had before, see `CircuitControl.transition`. [pairs] [Gbps]
+    kept_gbps: NDArray[np.float64] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(float64_vector)
+    )
+    #: How long each pair's changed circuits are dark; None: as the control says. [pairs] [us]
+    dark_us: NDArray[np.float64] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(float64_vector)
+    )
 
     @cached_property
     def key(self) -> NDArray[np.int64]:
@@ -108,3 +171,36 @@ class CircuitPlan:
         axes.set_xlabel("to GPU")
         axes.set_ylabel("from GPU")
         axes.figure.colorbar(image, ax=axes, label="capacity [Gbps]")
+
+
+#: Relative error of a capacity that is a whole number of circuits.
+_TOLERANCE = 1e-9
+
+
+def check_form(control: CircuitControl, plan: CircuitPlan) -> None:
+    """Refuse a plan with pairs out of order, that may not be connected, or with parts of circuits."""
+    if plan.gpus != control.gpus:
+        raise PluginError(f"the plan is for {plan.gpus} GPUs, the network has {control.gpus}")
+    for name in ("gbps", "kept_gbps", "dark_us"):
+        values = getattr(plan, name)
+        if values is None and name != "gbps":
+            continue
+        if not len(values) == len(plan.src) == len(plan.dst):
+            raise PluginError(f"the plan has {len(values)} {name} for {len(plan.src)} pairs")
+        _refuse(plan, ~(np.isfinite(values) & (values >= 0)), f"{name} is negative or not finite")
+    ends = (plan.src < 0) | (plan.src >= plan.gpus) | (plan.dst < 0) | (plan.dst >= plan.gpus)
+    _refuse(plan, ends, f"the GPUs are 0 to {plan.gpus - 1}")
+    _refuse(plan, np.diff(plan.key, prepend=-1) <= 0, "pairs are out of order, or named twice")
+    _refuse(plan, ~control.may_connect(plan.src, plan.dst), "no circuit can join them")
+    circuits = plan.gbps / control.circuit_gbps
+    parts = np.abs(circuits - np.rint(circuits)) > _TOLERANCE * np.maximum(circuits, 1.0)
+    _refuse(plan, parts, f"the capacity is no whole number of circuits of {control.circuit_gbps:g} Gbps")
+    if plan.kept_gbps is not None:
+        _refuse(plan, plan.kept_gbps > plan.gbps * (1 + _TOLERANCE), "more is kept than planned")
+
+
+def _refuse(plan: CircuitPlan, bad: NDArray[np.bool_], why: str) -> None:
+    """Name the first pair at fault, if there is one."""
+    if bad.any():
+        k = int(np.flatnonzero(bad)[0])
+        raise PluginError(f"the plan is wrong at {plan.src[k]}->{plan.dst[k]}: {why}")

@@ -11,15 +11,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import float64_vector, int32_vector
+from sipml_core.fields import float64_vector, int64_vector
 from sipml_core.model.circuits import CircuitControl
+from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.pairs import PairIndex
-from sipml_core.model.routes import PairArray, Routes
+from sipml_core.model.routes import NO_LINK, PairArray, Routes
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class Fabric:
-    """An interconnect of N GPUs.
+    """An interconnect of N GPUs: its physics, hints how to use it, and words for reports.
 
     Links 0 .. F-1 are fixed, with the capacities in `link_gbps`. On a circuit network the ordered
     pair (i, j) also has the circuit link F + i N + j (`circuit_link`), whose capacity a scheduler
@@ -29,34 +30,25 @@ class Fabric:
     ----------
     route
         ``route(src, dst) -> Routes`` for arrays of source and destination GPUs [pairs].
-    degree
-        Peers a GPU can talk to at one moment; None: all of them.
-    reach_hops
-        Largest distance |i - j| on a circle of N between GPUs that can talk; None: any.
-    order
-        GPU at each position along which groups are laid out (a permutation of 0 .. N-1).
-    sharing
-        "fair": transfers share links max-min fairly. "bound": they do not share at all, and a run
-        takes its physical lower bound: the ideal that nothing beats.
+    link_tail, link_head
+        Node that each fixed link leaves, and enters [links]. GPU g is node g; switches have the numbers
+        from N on. A port, which limits what a GPU sends or receives in all, leaves and enters its GPU.
+        With them, a route that does not lead from one link to the next is refused, and the network can
+        be drawn; None: not known. A circuit leaves and enters GPUs.
     """
 
     gpus: int
     link_gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
     route: Callable[[PairArray, PairArray], Routes]
-    #: Names of fixed links, for reports: one for each, or a function of the id.
-    link_names: tuple[str, ...] | Callable[[int], str] = ()
     circuits: CircuitControl | None = None
-    degree: int | None = None
-    reach_hops: int | None = None
-    #: GPUs i and j share a server, faster inside than across, if i // server_gpus == j // server_gpus;
-    #: None: no servers. Hierarchical collectives use it.
-    server_gpus: int | None = None
-    order: NDArray[np.int32] | None = attrs.field(
-        default=None, converter=attrs.converters.optional(int32_vector)
+    link_tail: NDArray[np.int64] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(int64_vector)
     )
-    sharing: str = "fair"
-    #: What a user should know of how the request was met, e.g. a bandwidth rounded down.
-    notes: tuple[str, ...] = ()
+    link_head: NDArray[np.int64] | None = attrs.field(
+        default=None, converter=attrs.converters.optional(int64_vector)
+    )
+    hints: FabricHints = attrs.Factory(FabricHints)
+    words: FabricWords = attrs.Factory(FabricWords)
 
     def __attrs_post_init__(self) -> None:
         bad = ~(np.isfinite(self.link_gbps) & (self.link_gbps > 0))
@@ -65,7 +57,13 @@ class Fabric:
             raise ConfigError(
                 f"link {self.link_name(k)} must have a positive capacity, got {self.link_gbps[k]} Gbps"
             )
-        if self.order is not None and sorted(self.order.tolist()) != list(range(self.gpus)):
+        for name in ("link_tail", "link_head"):
+            ends = getattr(self, name)
+            if ends is not None and (len(ends) != len(self.link_gbps) or ends.min(initial=0) < 0):
+                raise ConfigError(f"{name} must have a node, from 0, for each of {len(self.link_gbps)} links")
+        if (self.link_tail is None) != (self.link_head is None):
+            raise ConfigError("link_tail and link_head must be given together")
+        if self.hints.order is not None and len(self.hints.order) != self.gpus:
             raise ConfigError(f"order must be a permutation of 0..{self.gpus - 1}")
 
     @classmethod
@@ -73,10 +71,11 @@ class Fabric:
         cls,
         graph: Any,
         *,
-        routing: str = "ecmp",
+        routing: str = "auto",
         gpus_forward: bool = True,
         port_gbps: float | None = None,
-        **properties: Any,
+        hints: FabricHints | None = None,
+        notes: tuple[str, ...] = (),
     ) -> Fabric:
         """A fabric from a NetworkX graph of any of its four kinds.
 
@@ -91,21 +90,24 @@ class Fabric:
         ----------
         routing
             "ecmp": at each node, a hash of the pair picks one of the equally good links, so a pair
-            keeps one path and the pairs spread. "shortest": always the first such link.
+            keeps one path and the pairs spread. "shortest": always the first such link. "spray": a
+            pair's bytes go over all of its shortest paths at once, the same part over each. "auto":
+            "spray" where every GPU is joined to several planes (switches that no switch joins to the
+            others) with the same capacity to and from each, else "ecmp".
         gpus_forward
             False: routes pass through switches only, never through a third GPU.
         port_gbps
             What one GPU sends, and receives, at most over all its edges together; None: the edges
             alone limit it. A port that limits counts as a link of the route. [Gbps]
-        properties
-            Other fields of `Fabric`, such as `server_gpus`, `order`, `notes`.
+        notes
+            What a user should know of how the request was met.
 
         Raises
         ------
         ConfigError
             No GPU, GPUs misnumbered, an edge without a positive capacity, a disconnected graph.
         InfeasibleError
-            When routes are asked for: a pair's shortest path has more than MAX_ROUTE_LINKS links.
+            When routes are asked for: all paths of a pair lead through GPUs that do not forward.
         """
         from sipml_core.model.graphroutes import graph_links
 
@@ -113,9 +115,64 @@ class Fabric:
         return cls(
             gpus=found.gpus,
             link_gbps=found.gbps,
-            link_names=found.names,
+            link_tail=found.tail,
+            link_head=found.head,
             route=found.route,
-            **properties,
+            hints=hints or FabricHints(),
+            words=FabricWords(link_names=found.names, notes=notes),
+        )
+
+    @classmethod
+    def with_ports(
+        cls,
+        *,
+        circuits: CircuitControl,
+        port_gbps: float,
+        latency_us: float = 0.0,
+        hints: FabricHints | None = None,
+        notes: tuple[str, ...] = (),
+    ) -> Fabric:
+        """A circuit network: a route is the egress of the sender, the pair's circuit, the receiver's ingress.
+
+        Links 0 .. N-1 are what each GPU sends on, N .. 2N-1 what each receives on. Pairs that
+        `circuits.may_connect` forbids have no route.
+
+        Parameters
+        ----------
+        port_gbps
+            What one GPU sends, and receives, at most. [Gbps]
+        latency_us
+            Of one route. [us]
+
+        Examples
+        --------
+        >>> control = CircuitControl(gpus=3, circuit_gbps=50.0, circuits_per_gpu=2)
+        >>> fabric = Fabric.with_ports(circuits=control, port_gbps=100.0)
+        >>> links = fabric.route(np.array([0]), np.array([2])).matrix[0]
+        >>> [fabric.link_name(link) for link in links]
+        ['egress 0', 'circuit 0->2', 'ingress 2']
+        """
+        gpus = circuits.gpus
+
+        def route(src: PairArray, dst: PairArray) -> Routes:
+            ingress = gpus + np.asarray(dst, np.int64)
+            links = np.column_stack([src, 2 * gpus + PairIndex(gpus).key(src, dst), ingress])
+            links[~circuits.may_connect(src, dst)] = NO_LINK
+            return Routes(links=links, latency_us=np.full(len(links), latency_us))
+
+        def name(link: int) -> str:
+            return f"egress {link}" if link < gpus else f"ingress {link - gpus}"
+
+        ports = np.tile(np.arange(gpus), 2)
+        return cls(
+            gpus=gpus,
+            link_gbps=np.full(2 * gpus, port_gbps),
+            link_tail=ports,
+            link_head=ports,
+            route=route,
+            circuits=circuits,
+            hints=hints or FabricHints(),
+            words=FabricWords(link_names=name, notes=notes),
         )
 
     @cached_property
@@ -130,10 +187,18 @@ class Fabric:
         """Source and destination of circuit links: the inverse of `circuit_link`."""
         return PairIndex(self.gpus).ends(np.asarray(links, np.int64) - self.fixed_links)
 
+    def link_ends(self, links: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int64]] | None:
+        """Node that each link leaves and enters, circuits among them; None: not known. [links]"""
+        if self.link_tail is None or self.link_head is None:
+            return None
+        circuit = links >= self.fixed_links
+        tail, head = np.zeros(len(links), np.int64), np.zeros(len(links), np.int64)
+        tail[~circuit], head[~circuit] = self.link_tail[links[~circuit]], self.link_head[links[~circuit]]
+        tail[circuit], head[circuit] = self.circuit_pair(links[circuit])
+        return tail, head
+
     def link_name(self, link: int) -> str:
         if link >= self.fixed_links:
             pair = link - self.fixed_links
             return f"circuit {pair // self.gpus}->{pair % self.gpus}"
-        if callable(self.link_names):
-            return self.link_names(link)
-        return self.link_names[link] if link < len(self.link_names) else f"link {link}"
+        return self.words.link_name(link)

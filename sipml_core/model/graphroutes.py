@@ -12,12 +12,12 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, InfeasibleError, brief, shown
 from sipml_core.fields import at_least, float64_vector, int64_vector, one_of, parse_gbps, parse_us, positive
-from sipml_core.model.routes import MAX_ROUTE_LINKS, NO_LINK, PairArray, Routes
+from sipml_core.model.routes import NO_LINK, PairArray, Routes
 
-ROUTINGS = ("ecmp", "shortest")
+ROUTINGS = ("auto", "ecmp", "shortest", "spray")
 
-#: Distance of a node that cannot reach a destination within MAX_ROUTE_LINKS.
-_FAR = np.int8(MAX_ROUTE_LINKS + 1)
+#: Distance of a node from which no path leads to a destination.
+_FAR = np.int32(2**31 - 1)
 
 
 @attrs.frozen(kw_only=True)
@@ -39,6 +39,9 @@ class GraphLinks:
     #: Capacity and name of each link. [links] [Gbps]
     gbps: list[float]
     names: tuple[str, ...]
+    #: Node that each link leaves and enters, as `Fabric` numbers nodes. [links]
+    tail: NDArray[np.int64]
+    head: NDArray[np.int64]
     route: Callable[[PairArray, PairArray], Routes]
 
 
@@ -46,26 +49,82 @@ def graph_links(graph: Any, *, routing: str, gpus_forward: bool, port_gbps: floa
     """Return the links and the router of a graph; see `Fabric.from_networkx`."""
     nodes = list(graph.nodes)
     gpu_nodes = _gpu_nodes(graph, nodes)
+    # GPUs come first, in the order of their numbers: node g is GPU g.
+    chosen = set(gpu_nodes)
+    position = [*gpu_nodes, *(i for i in range(len(nodes)) if i not in chosen)]
+    nodes = [nodes[i] for i in position]
+    gpus = len(gpu_nodes)
     links = list(_links(graph, {node: i for i, node in enumerate(nodes)}))
-    _refuse_parts(graph, [nodes[node] for node in gpu_nodes])
+    _refuse_parts(graph, nodes[:gpus])
+    gbps, names = [link.gbps for link in links], [link.name for link in links]
+    tail, head = np.array([(link.tail, link.head) for link in links], np.int64).reshape(-1, 2).T
+    if routing == "auto":
+        planes = [
+            [i for i, node in enumerate(nodes) if node in part] for part in _planes(graph, nodes[gpus:])
+        ]
+        routing = "spray" if _equal(planes, gpus, tail, head, np.array(gbps)) else "ecmp"
     router = _Router(
         nodes=len(nodes),
-        gpu_node=gpu_nodes,
-        tail=[link.tail for link in links],
-        head=[link.head for link in links],
+        gpus=gpus,
+        position=position,
+        tail=tail,
+        head=head,
         latency_us=[link.latency_us for link in links],
-        egress=np.full(len(gpu_nodes), NO_LINK),
-        ingress=np.full(len(gpu_nodes), NO_LINK),
+        egress=np.full(gpus, NO_LINK),
+        ingress=np.full(gpus, NO_LINK),
         routing=routing,
         gpus_forward=gpus_forward,
         node_name=lambda node: str(nodes[node]),
     )
-    gbps, names = [link.gbps for link in links], [link.name for link in links]
     if port_gbps is not None:
-        router, ports = _with_ports(router, np.array(gbps), port_gbps)
+        out, into = (_limited(end, np.array(gbps), gpus, port_gbps) for end in (tail, head))
+        router = attrs.evolve(
+            router, egress=_port_links(out, len(gbps)), ingress=_port_links(into, len(gbps) + int(out.sum()))
+        )
+        names += [f"egress {gpu}" for gpu in np.flatnonzero(out)]
+        names += [f"ingress {gpu}" for gpu in np.flatnonzero(into)]
+        ports = np.r_[np.flatnonzero(out), np.flatnonzero(into)]
         gbps += [port_gbps] * len(ports)
-        names += ports
-    return GraphLinks(gpus=len(gpu_nodes), gbps=gbps, names=tuple(names), route=router.route)
+        tail, head = np.r_[tail, ports], np.r_[head, ports]
+    return GraphLinks(gpus=gpus, gbps=gbps, names=tuple(names), tail=tail, head=head, route=router.route)
+
+
+def _planes(graph: Any, switches: list[Hashable]) -> list[set[Hashable]]:
+    """Return the switches that are joined to each other without passing a GPU."""
+    alone = graph.subgraph(switches)
+    return list((nx.weakly_connected_components if graph.is_directed() else nx.connected_components)(alone))
+
+
+def _equal(
+    planes: list[list[int]],
+    gpus: int,
+    tail: NDArray[np.int64],
+    head: NDArray[np.int64],
+    gbps: NDArray[np.float64],
+) -> bool:
+    """Return whether every GPU is joined to several planes, with the same capacity to and from each.
+
+    Two GPUs (nodes 0 and 1), two switches (2 and 3), a link of 50 from each GPU to each switch and back:
+
+    >>> tail, head = np.array([0, 0, 1, 1, 2, 3, 2, 3]), np.array([2, 3, 2, 3, 0, 0, 1, 1])
+    >>> _equal([[2], [3]], 2, tail, head, np.full(8, 50.0))
+    True
+    >>> _equal([[2], [3]], 2, tail, head, np.array([50.0, 25, 50, 50, 50, 50, 50, 50]))
+    False
+    """
+    joined = []
+    for plane in planes:
+        inside = np.zeros(max(int(tail.max(initial=0)), int(head.max(initial=0)), *plane) + 1, bool)
+        inside[plane] = True
+        up, down = inside[head] & (tail < gpus), inside[tail] & (head < gpus)
+        each = [
+            np.bincount(ends[on], weights=gbps[on], minlength=gpus) for ends, on in ((tail, up), (head, down))
+        ]
+        if any(capacity.any() for capacity in each):
+            joined.append(np.concatenate(each))
+    if len(joined) < 2 or not joined[0].all():
+        return False
+    return all(np.allclose(other, joined[0], rtol=1e-9) for other in joined[1:])
 
 
 def _gpu_nodes(graph: Any, nodes: list[Hashable]) -> list[int]:
@@ -159,10 +218,12 @@ def _some(names: list[Hashable]) -> str:
 
 @attrs.frozen(kw_only=True, eq=False)
 class _Router:
-    """Routes with the fewest links, found when they are asked for."""
+    """Routes with the fewest links, found when they are asked for. GPU g is node g."""
 
     nodes: int
-    gpu_node: NDArray[np.int64] = attrs.field(converter=int64_vector)
+    gpus: int
+    #: Where each node stands in the graph. [nodes]
+    position: NDArray[np.int64] = attrs.field(converter=int64_vector)
     #: Ends and latency of each link. [links]
     tail: NDArray[np.int64] = attrs.field(converter=int64_vector)
     head: NDArray[np.int64] = attrs.field(converter=int64_vector)
@@ -174,7 +235,7 @@ class _Router:
     gpus_forward: bool
     node_name: Callable[[int], str]
     #: Links to go from each node, by destination node. [nodes]
-    distances: dict[int, NDArray[np.int8]] = attrs.Factory(dict)
+    distances: dict[int, NDArray[np.int32]] = attrs.Factory(dict)
 
     def route(self, src: PairArray, dst: PairArray) -> Routes:
         """Routes of pairs of GPUs.
@@ -182,49 +243,42 @@ class _Router:
         Raises
         ------
         InfeasibleError
-            The shortest path of a pair has more than MAX_ROUTE_LINKS links, or leads through other GPUs
-            only, which do not forward.
+            The paths of a pair lead through other GPUs only, which do not forward.
         """
         return self._route(np.asarray(src, np.int64), np.asarray(dst, np.int64))
 
     def _route(self, src: NDArray[np.int64], dst: NDArray[np.int64]) -> Routes:
-        links = np.full((len(src), MAX_ROUTE_LINKS + 2), NO_LINK, dtype=np.int64)
         by_dst = np.argsort(dst, kind="stable")
         starts = np.flatnonzero(np.diff(dst[by_dst], prepend=-1))
-        for rows in np.split(by_dst, starts[1:]) if len(src) else ():
-            links[rows, 1:-1] = self._walks(src[rows], int(dst[rows[0]]))
+        groups = np.split(by_dst, starts[1:]) if len(src) else []
+        find = self._sprayed if self.routing == "spray" else self._single
+        return find(src, dst, groups)
+
+    def _single(
+        self, src: NDArray[np.int64], dst: NDArray[np.int64], groups: list[NDArray[np.intp]]
+    ) -> Routes:
+        """One path for each pair. `groups`: rows of the pairs with each destination."""
+        walks = [self._walks(src[rows], int(dst[rows[0]])) for rows in groups]
+        width = max((walk.shape[1] for walk in walks), default=0)
+        links = np.full((len(src), width + 2), NO_LINK, dtype=np.int64)
+        for rows, walk in zip(groups, walks, strict=True):
+            links[rows, 1 : 1 + walk.shape[1]] = walk
         latency = np.where(links == NO_LINK, 0.0, self.latency_us[links]).sum(axis=1)
         links[:, 0], links[:, -1] = self.egress[src], self.ingress[dst]
-        return Routes(links=self._packed(links, src, dst), latency_us=latency)
 
-    def _packed(
-        self, links: NDArray[np.int64], src: NDArray[np.int64], dst: NDArray[np.int64]
-    ) -> NDArray[np.int64]:
-        """Without gaps, and as narrow as the longest route."""
+        # Without gaps, and as narrow as the longest route.
         packed = np.take_along_axis(links, np.argsort(links == NO_LINK, axis=1, kind="stable"), axis=1)
-        longest = (packed != NO_LINK).sum(axis=1)
-        if len(src) and longest.max() > MAX_ROUTE_LINKS:
-            worst = int(longest.argmax())
-            raise self._refusal(
-                int(src[worst]), int(dst[worst]), f"{longest[worst]} links, its ports included"
-            )
-        return packed[:, : max(longest.max(initial=0), 1)]
+        longest = int((packed != NO_LINK).sum(axis=1).max(initial=1))
+        return Routes(links=packed[:, :longest], latency_us=latency)
 
     def _walks(self, src: NDArray[np.int64], dst: int) -> NDArray[np.int64]:
-        """Links from each source to one destination. [pairs, MAX_ROUTE_LINKS]"""
-        target = int(self.gpu_node[dst])
-        distance = self._distance(target)
-        node = self.gpu_node[src]
-        far = np.flatnonzero(distance[node] == _FAR)
-        if len(far):
-            raise self._refusal(int(src[far[0]]), dst, f"no path of at most {MAX_ROUTE_LINKS} links")
-        # Links that lead one step nearer, grouped by the node they leave.
-        nearer = np.flatnonzero((distance[self.tail] == distance[self.head] + 1) & self._passable(target))
-        nearer = nearer[np.argsort(self.tail[nearer], kind="stable")]
-        choices = np.bincount(self.tail[nearer], minlength=self.nodes)
-        first = np.cumsum(choices) - choices
-        walks = np.full((len(src), MAX_ROUTE_LINKS), NO_LINK, dtype=np.int64)
-        for hop in range(int(distance[node].max())):
+        """Links from each source to one destination. [pairs, longest]"""
+        distance = self._reached(src, dst)
+        node = src.copy()
+        nearer, first, choices = self._nearer(dst)
+        hops = int(distance[node].max())
+        walks = np.full((len(src), hops), NO_LINK, dtype=np.int64)
+        for hop in range(hops):
             moving = np.flatnonzero(distance[node] > 0)
             at = node[moving]
             chosen = nearer[first[at] + self._choice(src[moving], dst, at, choices[at])]
@@ -238,53 +292,132 @@ class _Router:
         """Which of the equally good links to take: the first, or one by a hash of the pair and the node."""
         if self.routing == "shortest":
             return np.zeros_like(choices)
-        pair = src * len(self.gpu_node) + dst
-        mixed = _mix(pair.astype(np.uint64) ^ _mix(node.astype(np.uint64)))
+        pair = src * self.gpus + dst
+        mixed = _mix(pair.astype(np.uint64) ^ _mix(self.position[node].astype(np.uint64)))
         return (mixed % choices.astype(np.uint64)).astype(np.int64)
 
-    def _distance(self, target: int) -> NDArray[np.int8]:
-        """Links to go to `target`, at most MAX_ROUTE_LINKS. [nodes]"""
-        if target not in self.distances:
+    def _sprayed(
+        self, src: NDArray[np.int64], dst: NDArray[np.int64], groups: list[NDArray[np.intp]]
+    ) -> Routes:
+        """All shortest paths of each pair, with equal weights; as late as the latest of them."""
+        latency = np.zeros(len(src))
+        # Pair, link and weight of what is crossed, ports first and last.
+        port = np.arange(len(src))
+        entries = [(port, self.egress[src], np.ones(len(src)))]
+        for rows in groups:
+            pair, link, weight, late = self._spray(src[rows], int(dst[rows[0]]))
+            entries.append((rows[pair], link, weight))
+            latency[rows] = late
+        entries.append((port, self.ingress[dst], np.ones(len(src))))
+        pair, link, weight = (np.concatenate(parts) for parts in zip(*entries, strict=True))
+        order = np.argsort(pair, kind="stable")
+        order = order[link[order] != NO_LINK]
+        start = np.concatenate([[0], np.cumsum(np.bincount(pair[order], minlength=len(src)))])
+        return Routes(start=start, links=link[order], weight=weight[order], latency_us=latency)
+
+    def _spray(
+        self, src: NDArray[np.int64], dst: int
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64], NDArray[np.float64]]:
+        """Pair, link and weight of all links on shortest paths [entries]; the latest arrival [pairs]."""
+        distance = self._reached(src, dst)
+        nearer, first, choices = self._nearer(dst)
+        paths = self._paths(dst, distance, nearer)
+        latency = np.zeros(len(src))
+
+        # What has come to a node after as many hops: pair, node, its share of the bytes, and how late.
+        pair, node, share, late = np.arange(len(src)), src, np.ones(len(src)), np.zeros(len(src))
+        found: list[tuple[NDArray[Any], ...]] = []
+        while len(pair):
+            # Each goes on over all links that lead nearer, in proportion to the paths behind them.
+            each = np.repeat(np.arange(len(pair)), choices[node])
+            before = np.cumsum(choices[node]) - choices[node]
+            link = nearer[first[node[each]] + np.arange(len(each)) - before[each]]
+            head = self.head[link]
+            weight = share[each] * paths[head] / paths[node[each]]
+            found.append((pair[each], link, weight))
+
+            # What meets at a node goes on together.
+            key, where = np.unique(pair[each] * self.nodes + head, return_inverse=True)
+            arrives = np.zeros(len(key))
+            np.maximum.at(arrives, where, late[each] + self.latency_us[link])
+            share = np.asarray(np.bincount(where, weights=weight, minlength=len(key)), np.float64)
+            pair, node = key // self.nodes, key % self.nodes
+            there = node == dst
+            np.maximum.at(latency, pair[there], arrives[there])
+            pair, node = pair[~there], node[~there]
+            share, late = share[~there], arrives[~there]
+        pairs, links, weights = (np.concatenate(parts) for parts in zip(*found, strict=True))
+        return pairs, links, weights, latency
+
+    def _paths(self, dst: int, distance: NDArray[np.int32], nearer: NDArray[np.int64]) -> NDArray[np.float64]:
+        """Shortest paths from each node to the destination. [nodes]"""
+        paths = np.zeros(self.nodes)
+        paths[dst] = 1.0
+        hops = distance[self.tail[nearer]]
+        for hop in range(1, int(hops.max(initial=0)) + 1):
+            links = nearer[hops == hop]
+            paths += np.bincount(self.tail[links], weights=paths[self.head[links]], minlength=self.nodes)
+        return paths
+
+    def _nearer(self, dst: int) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.int64]]:
+        """Links that lead one step nearer, by the node they leave; of each node, the first, and how many."""
+        distance = self._distance(dst)
+        nearer = np.flatnonzero((distance[self.tail] - 1 == distance[self.head]) & self._passable(dst))
+        nearer = nearer[np.argsort(self.tail[nearer], kind="stable")]
+        choices = np.bincount(self.tail[nearer], minlength=self.nodes)
+        return nearer, np.cumsum(choices) - choices, choices
+
+    def _reached(self, src: NDArray[np.int64], dst: int) -> NDArray[np.int32]:
+        """Links to go from each node, none of the sources cut off. [nodes]"""
+        distance = self._distance(dst)
+        far = np.flatnonzero(distance[src] == _FAR)
+        if len(far):
+            raise self._refusal(int(src[far[0]]), dst)
+        return distance
+
+    def _distance(self, dst: int) -> NDArray[np.int32]:
+        """Links to go to a GPU; _FAR: none leads there. [nodes]"""
+        if dst not in self.distances:
             distance = np.full(self.nodes, _FAR)
-            distance[target] = 0
-            passable = self._passable(target)
-            for hop in range(MAX_ROUTE_LINKS):
+            distance[dst] = 0
+            passable = self._passable(dst)
+            for hop in range(self.nodes):
                 reached = (distance[self.head] == hop) & passable & (distance[self.tail] == _FAR)
                 if not reached.any():
                     break
                 distance[self.tail[reached]] = hop + 1
-            self.distances[target] = distance
-        return self.distances[target]
+            self.distances[dst] = distance
+        return self.distances[dst]
 
-    def _passable(self, target: int) -> NDArray[np.bool_]:
-        """Links whose head is the target or a node that forwards. [links]"""
+    def _passable(self, dst: int) -> NDArray[np.bool_]:
+        """Links whose head is the destination or a node that forwards. [links]"""
         forwards = np.ones(self.nodes, dtype=bool)
-        forwards[self.gpu_node] = self.gpus_forward
-        forwards[target] = True
+        forwards[: self.gpus] = self.gpus_forward
+        forwards[dst] = True
         return forwards[self.head]
 
-    def _refusal(self, src: int, dst: int, found: str) -> InfeasibleError:
-        forward = "" if self.gpus_forward else ", and GPUs do not forward (gpus_forward = false)"
+    def _refusal(self, src: int, dst: int) -> InfeasibleError:
         return InfeasibleError(
-            f"from GPU {src} ({self.node_name(int(self.gpu_node[src]))}) to GPU {dst} "
-            f"({self.node_name(int(self.gpu_node[dst]))}) there is {found}{forward}; "
-            f"routes have at most {MAX_ROUTE_LINKS} links"
+            f"from GPU {src} ({self.node_name(src)}) to GPU {dst} ({self.node_name(dst)}) all paths lead "
+            "through other GPUs, and these do not forward (gpus_forward = false)"
         )
 
 
-def _with_ports(router: _Router, gbps: NDArray[np.float64], port_gbps: float) -> tuple[_Router, list[str]]:
-    """The router with a port link, one more hop, wherever a GPU's edges together exceed its port."""
+def _limited(
+    end: NDArray[np.int64], gbps: NDArray[np.float64], gpus: int, port_gbps: float
+) -> NDArray[np.bool_]:
+    """Whether the edges of each GPU together exceed its port, where they end as `end` says. [gpus]"""
+    total = np.bincount(end, weights=gbps, minlength=gpus)[:gpus]
+    return np.asarray(total > port_gbps * (1 + 1e-9))
 
-    def limited(end: NDArray[np.int64]) -> NDArray[np.bool_]:
-        total = np.bincount(end, weights=gbps, minlength=router.nodes)[router.gpu_node]
-        return np.asarray(total > port_gbps * (1 + 1e-9))
 
-    out, into = limited(router.tail), limited(router.head)
-    egress = np.where(out, len(gbps) + np.cumsum(out) - 1, NO_LINK)
-    ingress = np.where(into, len(gbps) + out.sum() + np.cumsum(into) - 1, NO_LINK)
-    names = [f"egress {gpu}" for gpu in np.flatnonzero(out)]
-    names += [f"ingress {gpu}" for gpu in np.flatnonzero(into)]
-    return attrs.evolve(router, egress=egress, ingress=ingress), names
+def _port_links(limited: NDArray[np.bool_], first: int) -> NDArray[np.int64]:
+    """Number of each GPU's port among the links, from `first` on; NO_LINK: its port does not limit. [gpus]
+
+    >>> _port_links(np.array([True, False, True]), 10).tolist()
+    [10, -1, 11]
+    """
+    return np.where(limited, first + np.cumsum(limited) - 1, NO_LINK)
 
 
 def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:

@@ -107,10 +107,15 @@ class Execution:
         doc="all-reduce half of the gradients each way round the ring of replicas: two peers, not one",
     )
     exchange: str = option(
-        "auto", validator=one_of("auto", "direct", "chain"),
-        doc='inside a group: from each maker to each user ("direct"), or passed on and added up from device '
-        'to device along the group ("chain"); "auto": direct, and on circuits the faster of both',
-    )  # fmt: skip
+        "auto",
+        doc='how a group exchanges: "auto", the fastest of those that suit the network, or the name of an '
+        "exchange (see `plugins`): direct, chain, ring, tiers, ...",
+    )
+    all_reduce: str = option(
+        "auto",
+        doc='how replicas sum their gradients: "auto", the fastest of those that suit the network, or the '
+        "name of an all-reduce (see `plugins`): flat, two-tier, tiered, ...",
+    )
     recompute: str = option(
         "none", converter=recompute_level, validator=one_of(*RECOMPUTE),
         doc='what runs again while going backward instead of being kept: nothing, what attention makes of '

@@ -6,42 +6,65 @@ from typing import Any
 
 import attrs
 
+from sipml_core.errors import ConfigError
+from sipml_core.model.timeline import Timeline
+
+#: What became of a case: it ran / it cannot run / a limit or an interrupt ended it / something broke.
+OK, INFEASIBLE, UNFINISHED, FAILED = "ok", "infeasible", "unfinished", "failed"
+
 
 def _column(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
     return attrs.field(default=default, metadata={"doc": doc, "unit": unit})
 
 
+def _number(doc: str, unit: str = "") -> Any:
+    """A column that is empty where the case did not run."""
+    return _column(doc, unit, None)
+
+
 @attrs.frozen(kw_only=True)
 class CaseResult:
-    """One workload on one interconnect with one strategy. The fields are the columns of summary.csv."""
+    """One workload on one interconnect with one plan. The fields are the columns of summary.csv."""
 
     workload: str = _column("model that is trained")
     topology: str = _column("interconnect, as labelled in the experiment")
+    options: str = _column("options of the interconnect, defaults included", default="")
+    status: str = _column(
+        "ok, infeasible, unfinished or failed; numbers stand only in rows that are ok", default=OK
+    )
+    reason: str = _column("why it is not ok, with the numbers", default="")
     gpus: int = _column("GPUs in the cluster")
     bandwidth_gbps: float = _column("network bandwidth of one GPU, each direction", "Gbps")
-    mp: int = _column("model-parallel degree: GPUs that hold one replica")
-    dp: int = _column("data-parallel degree: replicas")
-    global_batch: int = _column("samples in one iteration, all replicas together")
-    scheduler: str = _column("circuit scheduler, empty on packet networks")
-    all_reduce: str = _column("algorithm that synchronises gradients: one flat ring, or two-tier")
-    exchange: str = _column("how a group exchanges: direct, or from device to device along a chain")
-    iteration_us: float = _column("time of one training iteration", "us")
-    compute_us: float = _column("of it, a GPU computes: mean over GPUs", "us")
-    exposed_us: float = _column("of it, a GPU only communicates: mean over GPUs", "us")
-    dark_us: float = _column("of it, a GPU only waits for dark circuits: mean over GPUs", "us")
-    idle_us: float = _column("the rest: mean over GPUs", "us")
-    lower_bound_us: float = _column(
+    mp: int | None = _number("model-parallel degree: GPUs that hold one replica")
+    dp: int | None = _number("data-parallel degree: replicas")
+    global_batch: int | None = _number("samples in one iteration, all replicas together")
+    scheduler: str = _column("circuit scheduler, empty on packet networks", default="")
+    all_reduce: str = _column("algorithm that synchronises gradients: one flat ring, or two-tier", default="")
+    exchange: str = _column(
+        "how a group exchanges: direct, or from device to device along a chain", default=""
+    )
+    iteration_us: float | None = _number("time of one training iteration", "us")
+    compute_us: float | None = _number("of it, a GPU computes: mean over GPUs", "us")
+    compute_max_us: float | None = _number("of it, the GPU that computes longest computes", "us")
+    exposed_us: float | None = _number("of it, a GPU only communicates: mean over GPUs", "us")
+    dark_us: float | None = _number("of it, a GPU only waits for dark circuits: mean over GPUs", "us")
+    idle_us: float | None = _number("the rest: mean over GPUs", "us")
+    lower_bound_us: float | None = _number(
         "no network of this bandwidth can end this iteration sooner: busiest port, GPU or path", "us"
     )
-    network_bytes: float = _column("bytes sent by all GPUs in one iteration", "bytes")
-    gradient_bytes: float = _column("of them, for gradient synchronisation", "bytes")
-    memory_bytes: float = _column("device memory the fullest GPU needs", "bytes")
-    decisions: int = _column("circuit plans made while the job ran")
-    steps_to_accuracy: float = _column("iterations to the target accuracy")
-    time_to_accuracy_s: float = _column("iteration time x iterations", "s")
-    extrapolated: bool = _column("the batch lies outside the measured convergence data")
-    speedup: float = _column("time-to-accuracy of the baseline divided by this one")
-    notes: tuple[str, ...] = _column("what the reader should know of this row")
+    network_bytes: float | None = _number("bytes sent by all GPUs in one iteration", "bytes")
+    gradient_bytes: float | None = _number("of them, for gradient synchronisation", "bytes")
+    memory_bytes: float | None = _number("device memory the fullest GPU needs", "bytes")
+    decisions: int | None = _number("circuit plans made while the job ran")
+    samples_per_s: float | None = _number("samples trained in a second", "1/s")
+    tokens_per_s: float | None = _number("tokens trained in a second, of a language model", "1/s")
+    goal: str = _column("what the training works towards: accuracy, or a number of tokens", default="")
+    steps_to_accuracy: float | None = _number("iterations to the target accuracy, where it was measured")
+    time_to_accuracy_s: float | None = _number("iteration time x iterations", "s")
+    time_to_goal_s: float | None = _number("time to the goal, accuracy or not", "s")
+    extrapolated: bool = _column("the batch lies outside the measured convergence data", default=False)
+    speedup: float | None = _number("time to the goal of the baseline divided by this one")
+    notes: tuple[str, ...] = _column("what the reader should know of this row", default=())
     pp: int = _column("pipeline stages of a replica", default=1)
     micro_batch: int | None = _column(
         "samples that a replica passes through at once; empty in results that were written without it",
@@ -52,6 +75,18 @@ class CaseResult:
     )
     zero: int = _column("what replicas share: nothing (0), optimizer state (1), gradients too (2)", default=0)
 
+    @property
+    def ran(self) -> bool:
+        """Whether the case was simulated to its end."""
+        return self.status == OK
+
+    @property
+    def measured_us(self) -> float:
+        """The iteration time of a case that ran; `ValueError` with the reason otherwise. [us]"""
+        if self.iteration_us is None:
+            raise ValueError(f"{self.workload} on {self.topology} is {self.status}: {self.reason}")
+        return self.iteration_us
+
 
 @attrs.frozen(kw_only=True)
 class Result:
@@ -61,8 +96,46 @@ class Result:
     seed: int
     version: str
     baseline: str
-    #: The resolved configuration, as plain tables.
+    #: The resolved configuration, as plain tables; `read_experiment` makes an equal experiment of them.
     experiment: dict[str, Any]
     cases: tuple[CaseResult, ...]
+    #: Where degrees are left out: all that were tried, best or not.
+    candidates: tuple[CaseResult, ...] = ()
     #: Where each workload's iterations-to-accuracy come from.
     sources: dict[str, str]
+    #: Versions: of Python and the packages that decide results, and of the distribution of each plugin.
+    versions: dict[str, str] = attrs.Factory(dict)
+    #: SHA-256 of each file that the experiment names, by its absolute name.
+    files: dict[str, str] = attrs.Factory(dict)
+    #: When everything ran, for each case in order; None where it was not simulated. Not written to disk.
+    timelines: tuple[Timeline | None, ...] = attrs.field(default=(), eq=False, repr=False)
+
+    @property
+    def complete(self) -> bool:
+        """Whether every case ran."""
+        return all(case.ran for case in self.cases)
+
+    def case(self, workload: str, topology: str) -> CaseResult:
+        """Return the row of one workload on one interconnect; `KeyError` if there is none."""
+        for case in self.cases:
+            if (case.workload, case.topology) == (workload, topology):
+                return case
+        raise KeyError((workload, topology))
+
+    def rows(self) -> list[dict[str, Any]]:
+        """Return one record for each case, its keys the columns of summary.csv."""
+        return [attrs.asdict(case) for case in self.cases]
+
+    def to_frame(self) -> Any:
+        """Return the rows as a pandas DataFrame.
+
+        Raises
+        ------
+        ConfigError
+            pandas is not installed.
+        """
+        try:
+            import pandas
+        except ImportError:
+            raise ConfigError("to_frame needs pandas: python -m pip install pandas") from None
+        return pandas.DataFrame(self.rows(), columns=[field.name for field in attrs.fields(CaseResult)])

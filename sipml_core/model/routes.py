@@ -11,12 +11,10 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError
 from sipml_core.fields import float64_vector, int64_matrix, int64_vector
 
-#: Links on one route, at most.
-MAX_ROUTE_LINKS = 8
-
 #: No link in this column of a route table.
 NO_LINK = -1
 
+#: GPUs at one end of some pairs. [pairs]
 PairArray = NDArray[np.int32]
 
 

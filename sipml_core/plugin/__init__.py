@@ -6,14 +6,17 @@ Imports only `model`, `fields` and `errors`.
 
 from sipml_core.plugin.hookspecs import hookimpl
 from sipml_core.plugin.interfaces import (
+    AllReduce,
     Component,
     Convergence,
     DemandForecast,
     Estimator,
+    Exchange,
     GpuModel,
     Placer,
     Scheduler,
     Topology,
+    WeightedRing,
     Workload,
 )
 from sipml_core.plugin.registry import API_VERSION, Entry, Registry, load
@@ -21,16 +24,19 @@ from sipml_core.plugin.signals import interrupts_blocked
 
 __all__ = [
     "API_VERSION",
+    "AllReduce",
     "Component",
     "Convergence",
     "DemandForecast",
     "Entry",
     "Estimator",
+    "Exchange",
     "GpuModel",
     "Placer",
     "Registry",
     "Scheduler",
     "Topology",
+    "WeightedRing",
     "Workload",
     "hookimpl",
     "interrupts_blocked",

@@ -10,12 +10,22 @@ import pluggy
 if TYPE_CHECKING:
     from sipml_core.experiment import Experiment
     from sipml_core.model import Result
-    from sipml_core.plugin.interfaces import Estimator, GpuModel, Placer, Scheduler, Topology, Workload
+    from sipml_core.plugin.interfaces import (
+        AllReduce,
+        Estimator,
+        Exchange,
+        GpuModel,
+        Placer,
+        Scheduler,
+        Topology,
+        Workload,
+    )
 
 #: Entry-point group, and prefix of every hook.
 PROJECT = "sipml"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
+#: Marks a function of a plugin as one of the hooks.
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
@@ -54,10 +64,28 @@ def sipml_estimators() -> Iterable[type[Estimator]]:  # type: ignore[empty-body]
 
 
 @hookspec
+def sipml_exchanges() -> Iterable[type[Exchange]]:  # type: ignore[empty-body]
+    """Exchanges inside groups that this plugin offers. Called once, when plugins load; names are unique."""
+
+
+@hookspec
+def sipml_all_reduces() -> Iterable[type[AllReduce]]:  # type: ignore[empty-body]
+    """All-reduces over replicas that this plugin offers. Called once, when plugins load; names are unique."""
+
+
+@hookspec
 def sipml_run_started(experiment: Experiment) -> None:
-    """A checked experiment is about to run. Every plugin is called; return values are ignored."""
+    """A checked experiment is about to run.
+
+    Every plugin is called; return values are ignored. One that raises is named in a warning and changes
+    nothing.
+    """
 
 
 @hookspec
 def sipml_run_finished(result: Result) -> None:
-    """An experiment has run and its result is complete, not yet written. Every plugin is called."""
+    """An experiment has run, and its files are written.
+
+    `result.timelines` has when everything ran, for each of `result.cases`. Every plugin is called; return
+    values are ignored. One that raises is named in a warning and changes nothing.
+    """

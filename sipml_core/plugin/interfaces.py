@@ -1,4 +1,4 @@
-"""The six things a plugin can bring. Subclass one, return the class from its hook."""
+"""The things a plugin can bring. Subclass one, return the class from its hook."""
 
 from __future__ import annotations
 
@@ -15,11 +15,13 @@ from sipml_core.model import (
     CircuitPlan,
     Cluster,
     Fabric,
+    GroupShape,
     Network,
     OpGraph,
     OpWork,
     Placement,
     PlacementLimits,
+    ReplicaShape,
     TaskGraph,
     TrafficMatrix,
 )
@@ -31,7 +33,7 @@ class NoOptions:
 
 
 class Component(ABC):
-    """What all six have in common: a name, one line of summary, and checked options.
+    """What all have in common: a name, one line of summary, and checked options.
 
     `Options` is a frozen, keyword-only attrs class: its fields are the keys of the TOML table, their
     defaults the defaults, the ``metadata={"doc": ..., "unit": ...}`` of each field its documentation.
@@ -43,6 +45,13 @@ class Component(ABC):
 
     def __init__(self, options: Any) -> None:
         self.options = options
+
+    def __eq__(self, other: object) -> bool:
+        """Components are equal by class and options."""
+        return type(self) is type(other) and self.options == other.options
+
+    def __hash__(self) -> int:
+        return hash(type(self))
 
 
 class Topology(Component):
@@ -76,8 +85,9 @@ class Scheduler(Component):
     #: Name of the estimator used where the experiment names none.
     estimator: ClassVar[str] = "window"
 
-    #: Gives GPUs that want the same the same: see `CircuitControl.folded`.
-    treats_alike: ClassVar[bool] = False
+    #: Kind of control that it can plan; one with rules of its own (`CircuitControl.check`) needs a scheduler
+    #: that plans its kind.
+    plans: ClassVar[type[CircuitControl]] = CircuitControl
 
     @abstractmethod
     def plan(
@@ -85,7 +95,9 @@ class Scheduler(Component):
     ) -> CircuitPlan:
         """Circuits for the next interval (for the whole job if `control.interval_us` is None).
 
-        Raises `ConfigError` if this scheduler cannot control such circuits.
+        `control` is of the kind that `plans` names. Every plan is checked (`control.check`), and what it
+        leaves alone and what goes dark follow from `previous` (`control.transition`), unless it says so
+        itself.
         """
 
 
@@ -118,9 +130,6 @@ class DemandForecast(Protocol):
 class Estimator(Component):
     """Tells a scheduler what traffic to expect in the next interval."""
 
-    #: Expects the same of circuits between which the same was sent and waits: see `CircuitControl.folded`.
-    treats_alike: ClassVar[bool] = False
-
     @abstractmethod
     def start(self, network: Network, tasks: TaskGraph) -> DemandForecast:
         """Return the forecast of one run: a function that is asked at each decision instant.
@@ -148,6 +157,10 @@ class GpuModel(Component):
     def op_time_us(self, work: OpWork) -> float:
         """Time the kernel runs, launch latency not included. [us]"""
 
+    def extrapolation(self, work: OpWork) -> float:
+        """By which factor the work lies outside what this model was measured at; 1: it does not."""
+        return 1.0
+
 
 @attrs.frozen(kw_only=True)
 class Convergence:
@@ -165,10 +178,68 @@ class Workload(Component):
     #: Global batch used where the experiment names none.
     default_global_batch: ClassVar[int]
 
+    @property
+    def sample_tokens(self) -> int | None:
+        """Tokens of one sample, of a language model; None: it has none."""
+        return None
+
+    @property
+    def training_tokens(self) -> float | None:
+        """Tokens whose training time is reported where accuracy was not measured; None: no such number."""
+        return None
+
     @abstractmethod
     def graph(self, samples: int, precision: str) -> OpGraph:
         """Forward, backward and optimizer ops for a batch of `samples` on one replica."""
 
     @abstractmethod
-    def convergence(self, global_batch: int) -> Convergence:
-        """Steps to the target accuracy."""
+    def convergence(self, global_batch: int) -> Convergence | None:
+        """Steps to the target accuracy; None where nobody measured them for this model."""
+
+
+class Exchange(Component):
+    """An algorithm by which the GPUs of one model-parallel group exchange activations."""
+
+    @abstractmethod
+    def offered(self, shape: GroupShape) -> bool:
+        """Return whether ``exchange = "auto"`` should try it on groups of this shape."""
+
+    @abstractmethod
+    def parents(self, shape: GroupShape) -> NDArray[np.int32]:
+        """Return from whom each device gets what each root makes: ``parents[root, device]``.
+
+        Every row is a tree: following parents from any device leads to the root. Parts of a sum go up the
+        tree of the device that needs the sum, and are added where they meet. [devices, devices]
+
+        Raises `InfeasibleError`, naming exchanges that would do, where the shape has no such trees.
+        """
+
+
+#: Replicas in the order of a ring, and the part of the bytes that goes round it.
+WeightedRing = tuple[tuple[int, ...], float]
+
+
+class AllReduce(Component):
+    """An algorithm that sums gradients over the replicas of a job."""
+
+    @abstractmethod
+    def offered(self, shape: ReplicaShape) -> bool:
+        """Return whether ``all_reduce = "auto"`` should try it on replicas of this shape."""
+
+    @abstractmethod
+    def tiers(self, shape: ReplicaShape) -> tuple[int, ...]:
+        """Return the shape into which replicas are arranged; its product is their number.
+
+        The innermost tier is last: a reduce-scatter runs over it, an all-reduce of what is left over those
+        before it, and an all-gather over the last again. One tier is a ring.
+
+        Raises `InfeasibleError`, naming all-reduces that would do, where the replicas do not nest so.
+        """
+
+    def rings(self, shape: ReplicaShape) -> tuple[WeightedRing, ...]:
+        """Return rings that run at the same time, each with its part of the bytes; they add up to 1.
+
+        A ring names all replicas in the order in which data goes round. None: one ring, in order; where
+        there are several, `tiers` returns one tier.
+        """
+        return ()

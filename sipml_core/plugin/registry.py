@@ -18,12 +18,28 @@ import pluggy
 
 from sipml_core.errors import ConfigError, PluginError, unknown
 from sipml_core.plugin import hookspecs
-from sipml_core.plugin.interfaces import Component, Estimator, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin.interfaces import (
+    AllReduce,
+    Component,
+    Estimator,
+    Exchange,
+    GpuModel,
+    Placer,
+    Scheduler,
+    Topology,
+    Workload,
+)
 from sipml_core.plugin.signals import interrupts_blocked
 
 #: Version of the hooks and interfaces. A plugin may state the one it was written for in a
 #: module constant `SIPML_API`; another number is refused.
-API_VERSION = 1
+API_VERSION = 2
+
+#: What a plugin written for an earlier version must change, by that version.
+_CHANGES = {
+    1: "give hints and words of a Fabric as hints=FabricHints(...) and words=FabricWords(...), leave "
+    "kept_gbps and dark_us out of a CircuitPlan, then set SIPML_API = 2 (CHANGELOG.md, plugin API 2)",
+}
 
 #: Comma-separated names of plugins (entry points) that are not loaded.
 DISABLE_VARIABLE = "SIPML_DISABLE_PLUGINS"
@@ -36,6 +52,8 @@ ROLES: Mapping[str, tuple[str, type[Component]]] = {
     "topology": ("sipml_topologies", Topology),
     "scheduler": ("sipml_schedulers", Scheduler),
     "estimator": ("sipml_estimators", Estimator),
+    "exchange": ("sipml_exchanges", Exchange),
+    "all_reduce": ("sipml_all_reduces", AllReduce),
 }
 
 
@@ -81,6 +99,23 @@ class Registry:
 
     def names(self, role: str) -> list[str]:
         return sorted(self.entries[role])
+
+    def tell(self, hook: str, **about: Any) -> list[str]:
+        """Call an observing hook of every plugin; return one line for each that raised.
+
+        A plugin that raises changes nothing: the others are told all the same.
+        """
+        problems = []
+        plugins = {name: self.manager.get_plugin(name) for name in self.observers(hook)}
+        for name, plugin in plugins.items():
+            others = [other for other in self.manager.get_plugins() if other is not plugin]
+            try:
+                self.manager.subset_hook_caller(hook, others)(**about)
+            except KeyboardInterrupt:
+                raise
+            except BaseException as error:  # a stranger's code
+                problems.append(f"plugin {name!r} failed in {hook}: {_named(error)}")
+        return problems
 
     def observers(self, hook: str) -> list[str]:
         """Plugins that a hook of a run calls, in order: the last one loaded is called first."""
@@ -132,8 +167,10 @@ def collect(modules: Iterable[tuple[Source, Any]], problems: Iterable[str] = ())
         _refuse_namesake(registry, source)
         version = getattr(module, "SIPML_API", API_VERSION)
         if version != API_VERSION:
+            remedy = _CHANGES.get(version) if isinstance(version, int) else None
             registry.problems.append(
                 f"{source} is left out: it was written for plugin API {version}, this sipml has {API_VERSION}"
+                + (f"; {remedy}" if remedy else "")
             )
             continue
         try:
@@ -215,6 +252,11 @@ def _fault(component: Any, base: type[Component]) -> str | None:
 
 def _distribution(point: EntryPoint) -> str:
     return f"{point.dist.name} {point.dist.version}" if point.dist else "not installed"
+
+
+def _named(error: BaseException) -> str:
+    """What was raised and what it says, in one line."""
+    return f"{type(error).__name__}: {_one_line(error)}"
 
 
 def _one_line(error: BaseException) -> str:

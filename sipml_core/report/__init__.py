@@ -11,10 +11,17 @@ from sipml_core.report.plots import can_draw, new_figure
 from sipml_core.report.progressbar import progress_bar
 from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
 from sipml_core.report.resultfiles import prepare_folder, write_result
-from sipml_core.report.searchreport import search_footnotes, search_tables, winners_table, write_search
+from sipml_core.report.searchreport import (
+    SHOWN,
+    search_footnotes,
+    search_tables,
+    winners_tables,
+    write_search,
+)
 from sipml_core.report.tables import footnotes, result_tables
 
 __all__ = [
+    "SHOWN",
     "can_draw",
     "default_batch",
     "finding_tables",
@@ -35,7 +42,7 @@ __all__ = [
     "summary_lines",
     "trace_lines",
     "winner_tables",
-    "winners_table",
+    "winners_tables",
     "write_finding",
     "write_plan",
     "write_result",

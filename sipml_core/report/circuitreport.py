@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
+from rich.text import Text
 
 from sipml_core.model import CircuitPlan, TrafficMatrix
 from sipml_core.report.plots import figure_bytes, new_figure
@@ -40,7 +41,7 @@ def _ratios(plan: CircuitPlan, traffic: TrafficMatrix) -> NDArray[np.float64]:
 def plan_table(plan: CircuitPlan, traffic: TrafficMatrix, title: str) -> Table:
     """The pairs that are served worst, which decide how long the traffic takes."""
     ratio = _ratios(plan, traffic)
-    table = Table(title=title, title_justify="left")
+    table = Table(title=Text(title), title_justify="left")
     for column in ("from", "to", "demand", "capacity [Gbps]", "capacity / demand"):
         table.add_column(column, justify="right")
     capacity = plan.capacity_gbps(traffic.src, traffic.dst)
@@ -80,11 +81,14 @@ def write_plan(plan: CircuitPlan, traffic: TrafficMatrix, folder: Path, picture:
         "plan.csv": to_csv(rows, columns).encode(),
         "plan.json": (json.dumps(plan_summary(plan, traffic), indent=1) + "\n").encode(),
     }
-    if picture:
-        files["plan.png"] = plan_picture(plan, traffic)
     for name, content in files.items():
         write_atomically(folder / name, content)
-    return [folder / name for name in files]
+    drawn = folder / "plan.png"
+    if not picture:
+        drawn.unlink(missing_ok=True)  # of an earlier plan
+        return [folder / name for name in files]
+    write_atomically(drawn, plan_picture(plan, traffic))
+    return [*(folder / name for name in files), drawn]
 
 
 def plan_picture(plan: CircuitPlan, traffic: TrafficMatrix) -> bytes:

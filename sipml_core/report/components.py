@@ -20,9 +20,8 @@ def offers_table(registry: Registry) -> Table:
     for role, entries in registry.entries.items():
         for name in sorted(entries):
             entry = entries[name]
-            table.add_row(
-                role, name, entry.component.summary, f"{entry.source.plugin} ({entry.source.distribution})"
-            )
+            source = f"{entry.source.plugin} ({entry.source.distribution})"
+            table.add_row(*map(Text, (role, name, entry.component.summary, source)))
     return table
 
 

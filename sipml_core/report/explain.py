@@ -15,15 +15,18 @@ from sipml_core.experiment import Experiment, Job
 from sipml_core.fields import format_us
 from sipml_core.model import CaseResult, Plan, Prices
 from sipml_core.partition import Layout, explain
+from sipml_core.report.fitting import fitted
 from sipml_core.report.planreport import plan_table
-from sipml_core.search import SearchResult
+from sipml_core.searching import SearchResult
 
 _CHOSEN = ("ops", "like it", "cut along", "as", "parts")
 _COSTS = ("compute", "traffic", "sync", "next best", "would add")
 _DONE = "each GPU does"
+#: Left out one by one, in this order, where the terminal is too narrow.
+_DROPPED = ("sync", "traffic", "compute", "like it", "as")
 
 
-def strategy_tables(experiment: Experiment) -> Iterable[Table]:
+def strategy_tables(experiment: Experiment, width: int = 160) -> Iterable[Table]:
     """The layout of every workload under its [plan], once for each bandwidth; first its stages, if any.
 
     Raises
@@ -44,15 +47,15 @@ def strategy_tables(experiment: Experiment) -> Iterable[Table]:
                 plan = job.plan(interconnect.cluster.gpus)
                 if len(shown) == 1 and (plan.pp > 1 or plan.micro_batches > 1):
                     yield plan_table(job.label, plan)
-                yield layout_table(experiment, job, interconnect.label, plan)
+                yield layout_table(experiment, job, interconnect.label, plan, width)
 
 
-def winner_tables(experiment: Experiment, result: SearchResult) -> Iterable[Table]:
+def winner_tables(experiment: Experiment, result: SearchResult, width: int = 160) -> Iterable[Table]:
     """The layouts of the winners of a search."""
     for case in result.best:
         job = next(job for job in experiment.jobs if job.label == case.workload)
         plan = job.plan(case.gpus, case.mp, case.global_batch)
-        yield layout_table(experiment, _with_layout(job, result, case), case.topology, plan)
+        yield layout_table(experiment, _with_layout(job, result, case), case.topology, plan, width)
 
 
 def _with_layout(job: Job, result: SearchResult, case: CaseResult) -> Job:
@@ -60,7 +63,7 @@ def _with_layout(job: Job, result: SearchResult, case: CaseResult) -> Job:
     return job.with_layout(row.layout)
 
 
-def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan) -> Table:
+def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan, width: int = 160) -> Table:
     """Ops that differ only by a number in their name, and are cut alike, share a line; times are sums.
 
     Raises `ConfigError` if there is no such interconnect.
@@ -76,13 +79,10 @@ def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan) ->
         f"{job.label} on {topology}: mp {plan.mp} x dp {plan.dp}, "
         f"global batch {plan.global_batch}, layout {layout.name!r}"
     )
-    table = Table(title=title, title_justify="left")
     fixed = (*_CHOSEN[:3], _DONE) if layout.duplicated else _CHOSEN[:3]
-    for column in (*_CHOSEN, *_COSTS) if layout.choices else fixed:
-        table.add_column(column, justify="left" if column in ("ops", "next best") else "right")
-    for cells in _lines(layout):
-        table.add_row(*cells)
-    return table
+    headings = (*_CHOSEN, *_COSTS) if layout.choices else fixed
+    rows = [dict(zip(headings, cells, strict=True)) for cells in _lines(layout)]
+    return fitted(title, headings, rows, width=width, drop=_DROPPED, left=("ops", "next best"))
 
 
 def _lines(layout: Layout) -> Iterable[list[str]]:

@@ -4,6 +4,9 @@ from __future__ import annotations
 
 import importlib.util
 import io
+import os
+from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any
 
 from sipml_core.errors import ConfigError
@@ -20,10 +23,22 @@ def new_figure(width_in: float, height_in: float) -> Any:
     Raises `ConfigError` with the remedy if matplotlib is not installed.
     """
     try:
-        from matplotlib.figure import Figure
+        with _no_backend():
+            from matplotlib.figure import Figure
     except ImportError:
         raise ConfigError("figures need matplotlib: python -m pip install matplotlib") from None
     return Figure(figsize=(width_in, height_in), layout="constrained")
+
+
+@contextmanager
+def _no_backend() -> Iterator[None]:
+    """Keep MPLBACKEND from matplotlib: a notebook's is not installed everywhere, and no window is opened."""
+    backend = os.environ.pop("MPLBACKEND", None)
+    try:
+        yield
+    finally:
+        if backend is not None:
+            os.environ["MPLBACKEND"] = backend
 
 
 def figure_bytes(figure: Any, kind: str = "png") -> bytes:

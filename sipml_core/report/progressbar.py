@@ -16,7 +16,7 @@ from sipml_core.model import Progress
 def progress_bar() -> Iterator[Progress]:
     """Yield the progress of all the work; its labels and fractions are drawn."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
     with ProgressDisplay(
         *columns, console=console, transient=True, disable=not console.is_terminal
     ) as display:

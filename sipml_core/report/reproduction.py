@@ -10,10 +10,10 @@ from typing import Any
 import attrs
 from rich.markup import escape
 from rich.table import Table
+from rich.text import Text
 
 from sipml_core.report.plots import figure_bytes, new_figure
-from sipml_core.report.resultfiles import to_csv, write_atomically
-from sipml_core.report.searchreport import plain_row
+from sipml_core.report.resultfiles import plain_row, to_csv, write_atomically
 from sipml_core.reproduce import Finding, Number, Verdict
 
 #: Okabe and Ito 2008, colours that are told apart whatever one's colour vision; then marker, dashes.
@@ -210,14 +210,15 @@ def _cell(number: Number, quantity: str) -> str:
 
 def verdict_table(finding: Finding) -> Table:
     """The paper's number, ours, and whether the claim holds."""
-    table = Table(title=finding.study.title, title_justify="left", show_lines=True)
+    table = Table(title=Text(finding.study.title), title_justify="left", show_lines=True)
     for column in ("claim", "paper", "ours", "each workload", "verdict"):
         table.add_column(column, overflow="fold")
     for verdict in finding.verdicts:
         each = (f"{name} {_range(*ends)}" for name, ends in verdict.by_workload.items())
         ours = _range(verdict.smallest, verdict.largest) + ("*" if verdict.extrapolated else "")
         unjudged = f"\n{verdict.unjudged} points without a time" if verdict.unjudged else ""
-        table.add_row(verdict.claim, verdict.paper, ours, "\n".join(each), verdict.verdict + unjudged)
+        cells = (verdict.claim, verdict.paper, ours, "\n".join(each), verdict.verdict + unjudged)
+        table.add_row(*map(Text, cells))
     return table
 
 

@@ -3,18 +3,21 @@
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 import os
 import tempfile
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 import attrs
 import tomli_w
 
-from sipml_core.errors import ConfigError
+from sipml_core.errors import ConfigError, brief
 from sipml_core.model import CaseResult, Result
+from sipml_core.searching import SearchResult
 
 
 def prepare_folder(folder: Path) -> None:
@@ -26,22 +29,89 @@ def prepare_folder(folder: Path) -> None:
         folder.mkdir(parents=True, exist_ok=True)
         with tempfile.NamedTemporaryFile(dir=folder, prefix=".sipml-"):
             pass
-    except OSError as error:
+    except (OSError, ValueError) as error:  # a null character, or letters that names of files cannot have
+        reason = error.strerror if isinstance(error, OSError) else error
         raise ConfigError(
-            f"cannot write to the output folder {folder}: {error.strerror}; choose another with --out"
+            f"cannot write to the output folder {brief(str(folder))}: {reason}; choose another with --out"
         ) from None
 
 
 def write_result(result: Result, folder: Path) -> list[Path]:
-    """Write the three files of a result; each appears whole or not at all."""
+    """Write the files of a result; each appears whole or not at all.
+
+    result.json and summary.csv, candidates.csv where degrees were left out, experiment.toml, and in
+    ``inputs/`` a copy of each file that the experiment names: the folder repeats the run wherever it is.
+    """
+    inputs = Inputs.of(result)
+    document = attrs.asdict(result, filter=lambda field, _: field.name != "timelines")
     files = {
-        "result.json": json.dumps(attrs.asdict(result), indent=1, sort_keys=True, allow_nan=False) + "\n",
-        "summary.csv": summary_csv(result),
-        "experiment.toml": repeat_toml(result),
+        "result.json": to_json(inputs.document(document)),
+        "summary.csv": summary_csv(result.cases),
+        "experiment.toml": repeat_toml(result, inputs),
     }
-    for name, text in files.items():
-        write_atomically(folder / name, text.encode())
-    return [folder / name for name in files]
+    if result.candidates:
+        files["candidates.csv"] = summary_csv(result.candidates)
+    copies = inputs.copies()
+    for name, content in [*copies.items(), *((name, text.encode()) for name, text in files.items())]:
+        (folder / name).parent.mkdir(exist_ok=True)
+        write_atomically(folder / name, content)
+    if not result.candidates:
+        (folder / "candidates.csv").unlink(missing_ok=True)  # of an earlier run
+    return [folder / name for name in (*files, *copies)]
+
+
+@attrs.frozen(kw_only=True)
+class Inputs:
+    """The files that an experiment names, and what a folder of results calls them: no path of the machine."""
+
+    #: Name in the folder of results, by absolute name.
+    names: dict[str, str]
+    #: SHA-256, by absolute name.
+    hashes: dict[str, str]
+
+    @classmethod
+    def of(cls, result: Result | SearchResult) -> Inputs:
+        """Return those of a result; files of the same name are told apart by their hash."""
+        bases = [Path(file).name for file in result.files]
+        return cls(
+            names={
+                file: f"inputs/{base}" if bases.count(base) == 1 else f"inputs/{digest[:8]}-{base}"
+                for (file, digest), base in zip(result.files.items(), bases, strict=True)
+            },
+            hashes=result.files,
+        )
+
+    def document(self, document: dict[str, Any]) -> dict[str, Any]:
+        """Return a result as plain tables, its files called as the folder calls them."""
+        hashes = {self.names[file]: digest for file, digest in self.hashes.items()}
+        return {**document, "experiment": self.tables(document["experiment"]), "files": hashes}
+
+    def tables(self, value: Any) -> Any:
+        """Return tables whose files are called as the folder calls them."""
+        if isinstance(value, dict):
+            return {key: self.tables(item) for key, item in value.items()}
+        if isinstance(value, (list, tuple)):
+            return [self.tables(item) for item in value]
+        return self.names.get(value, value) if isinstance(value, str) else value
+
+    def copies(self) -> dict[str, bytes]:
+        """Return the content of each file by its name in the folder.
+
+        Raises
+        ------
+        ConfigError
+            A file has gone, or has changed while the experiment ran.
+        """
+        found = {}
+        for file, name in self.names.items():
+            try:
+                content = Path(file).read_bytes()
+            except OSError as error:
+                raise ConfigError(f"cannot read {file} again: {error.strerror}") from None
+            if hashlib.sha256(content).hexdigest() != self.hashes[file]:
+                raise ConfigError(f"{file} has changed while the experiment ran")
+            found[name] = content
+        return found
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -63,9 +133,18 @@ def write_atomically(path: Path, content: bytes) -> None:
         raise ConfigError(f"cannot write {path}: {error.strerror}") from None
 
 
-def summary_csv(result: Result) -> str:
+def summary_csv(cases: Iterable[CaseResult]) -> str:
     """One line for each case; the columns are the fields of `CaseResult`."""
-    return to_csv([_flat(case) for case in result.cases], [field.name for field in attrs.fields(CaseResult)])
+    rows = [{**plain_row(attrs.asdict(case)), "notes": "; ".join(case.notes)} for case in cases]
+    return to_csv(rows, [field.name for field in attrs.fields(CaseResult)])
+
+
+def plain_row(row: dict[str, Any]) -> dict[str, Any]:
+    """Values as CSV has them: lower-case truth values, nothing for what is not known."""
+    return {
+        key: "" if value is None else str(value).lower() if isinstance(value, bool) else value
+        for key, value in row.items()
+    }
 
 
 def to_csv(rows: list[dict[str, Any]], columns: list[str]) -> str:
@@ -76,14 +155,14 @@ def to_csv(rows: list[dict[str, Any]], columns: list[str]) -> str:
     return text.getvalue()
 
 
-def _flat(case: CaseResult) -> dict[str, Any]:
-    row = attrs.asdict(case)
-    row["notes"] = "; ".join(case.notes)
-    row["extrapolated"] = str(case.extrapolated).lower()
-    return row
+def to_json(document: dict[str, Any]) -> str:
+    """A document as JSON; `ValueError` if it holds a number that JSON has not."""
+    return json.dumps(document, indent=1, sort_keys=True, allow_nan=False) + "\n"
 
 
-def repeat_toml(result: Result) -> str:
-    """The experiment as it was run, overrides and seed included."""
+def repeat_toml(result: Result, inputs: Inputs) -> str:
+    """The experiment as it was run, nothing left to a default; versions stand in comments."""
+    made_with = ", ".join(f"{name} {version}" for name, version in result.versions.items())
     head = f"# Written by sipml {result.version}; `run` on this file repeats the result.\n"
-    return head + tomli_w.dumps({**result.experiment, "seed": result.seed})
+    head += f"# Made with {made_with}\n" if made_with else ""
+    return head + tomli_w.dumps(inputs.tables(result.experiment))

@@ -11,7 +11,7 @@ from sipml_core.errors import ConfigError
 from sipml_core.model import Progress
 from sipml_core.plugin import Registry
 from sipml_core.reproduce.study import Claim, Point, Series, Study, read_study
-from sipml_core.search import AnswerCache, SearchResult, SearchRow, search
+from sipml_core.searching import AnswerCache, SearchResult, SearchRow, search
 
 
 def _column(doc: str, unit: str = "") -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.errors import InfeasibleError
+from sipml_core.errors import ConfigError, InfeasibleError, PluginError
 from sipml_core.model import CircuitControl, CircuitPlan, Network, TaskGraph, TrafficMatrix, at_rows
 from sipml_core.plugin import DemandForecast, Scheduler
 
@@ -36,6 +36,43 @@ def circuit_traffic(network: Network, demand: NDArray[np.float64]) -> TrafficMat
         dst=network.circuit_dst[asked],
         demand=demand[asked],
     )
+
+
+def refuse_control(scheduler: Scheduler, control: CircuitControl) -> None:
+    """`ConfigError` if the scheduler cannot know the rules of these circuits; both are named.
+
+    It must plan the control's kind, and the class that made the last rule (`CircuitControl.check`).
+    """
+    kind = type(control)
+    ruled = next(cls for cls in kind.__mro__ if "check" in vars(cls))
+    if not isinstance(control, scheduler.plans) or not issubclass(scheduler.plans, ruled):
+        raise ConfigError(
+            f"scheduler {scheduler.name!r} plans {scheduler.plans.__name__}, not {kind.__name__}, "
+            "which has rules that it does not know"
+        )
+
+
+def planned(
+    scheduler: Scheduler, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
+) -> CircuitPlan:
+    """Return the scheduler's plan, checked against what exists, with what stays lit and what goes dark.
+
+    Raises
+    ------
+    ConfigError
+        The scheduler does not plan such circuits.
+    PluginError
+        Its plan cannot exist.
+    """
+    refuse_control(scheduler, control)
+    plan = scheduler.plan(control, traffic, previous)
+    if not isinstance(plan, CircuitPlan):
+        raise PluginError(f"scheduler {scheduler.name!r} returned a {type(plan).__name__}, not a CircuitPlan")
+    try:
+        control.check(plan)
+    except PluginError as error:
+        raise PluginError(f"scheduler {scheduler.name!r}: {error}") from None
+    return control.transition(previous, plan)
 
 
 class ScheduledCircuits:
@@ -88,7 +125,7 @@ class ScheduledCircuits:
         return self._settings(self.plan, at_start=False)
 
     def _plan(self, demand: NDArray[np.float64], previous: CircuitPlan | None) -> CircuitPlan:
-        return self.scheduler.plan(self.control, circuit_traffic(self.network, demand), previous)
+        return planned(self.scheduler, self.control, circuit_traffic(self.network, demand), previous)
 
     def _settings(self, plan: CircuitPlan, *, at_start: bool) -> CircuitSettings:
         from sipml_core.engine import CircuitSettings  # here: plugins load this room, and need no engine
@@ -100,6 +137,8 @@ class ScheduledCircuits:
         if self.control.all_dark:
             dark = np.full(len(gbps), self.control.reconfiguration_us)
             return CircuitSettings(gbps=gbps, kept_gbps=np.zeros(len(gbps)), dark_us=dark)
+        assert plan.kept_gbps is not None
+        assert plan.dark_us is not None
         return CircuitSettings(
             gbps=gbps,
             kept_gbps=at_rows(plan.kept_gbps, row),

@@ -15,6 +15,7 @@ from sipml_core.testing.laws import LawBroken
 from sipml_core.testing.placers import PlacerConformance
 from sipml_core.testing.schedulers import SchedulerConformance
 from sipml_core.testing.topologies import TopologyConformance
+from sipml_core.testing.workloads import WorkloadConformance
 
 __all__ = [
     "EstimatorConformance",
@@ -23,4 +24,5 @@ __all__ = [
     "PlacerConformance",
     "SchedulerConformance",
     "TopologyConformance",
+    "WorkloadConformance",
 ]

@@ -21,15 +21,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.fields import file_path, float64_vector, read_table
+from sipml_core.fields import between, file_path, float64_vector, option, read_table
 from sipml_core.plugin import Convergence
 
 #: Samples in one unit of each measured amount: images of ImageNet in an epoch, and sequences of
 #: 2048 tokens (FACTS of the table: MLPerf reference convergence points).
 SAMPLES_PER_UNIT = {"epochs": 1_281_167.0, "samples": 1.0, "sequences": 1.0, "tokens": 1.0 / 2048.0}
+#: More text than there is.
+MAX_TRAINING_TOKENS = 1e18
 SOURCE = "MLPerf reference convergence points, github.com/mlcommons/logging commit 7bbf7926"
-#: The curve through the paper's anchor.
-PAPER = "paper"
+#: The curve through the paper's anchor, and no curve.
+PAPER, NONE = "paper", "none"
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -97,30 +99,44 @@ def curve_option(default: str) -> Any:
     """The option `curve` of a workload."""
     return file_path(
         default,
-        doc="steps to accuracy: 'paper' (through the paper's anchor), a measured model "
-        f"({', '.join(MEASURED)}), or a CSV file with columns global_batch, steps; a relative name counts "
-        "from the folder of the experiment file",
+        doc="steps to accuracy: 'paper' (through the paper's anchor), the measured curve of this very model "
+        f"({', '.join(MEASURED)}), a CSV file with columns global_batch, steps (a relative name counts "
+        "from the folder of the experiment file), or 'none': time for a number of tokens is reported instead",
         endings=(".csv",),
     )
 
 
-def load_curve(name: str, *, measured: str, anchor: tuple[int, float]) -> Curve | AnchoredCurve:
-    """The curve an option names.
+def tokens_option() -> Any:
+    """The option `training_tokens` of a language model: by default those of GPT-3 (Brown et al. 2020)."""
+    return option(
+        300e9, unit="tokens", validator=between(1, MAX_TRAINING_TOKENS),
+        doc="tokens whose training time is reported where there is no convergence curve",
+    )  # fmt: skip
+
+
+def load_curve(
+    name: str, *, measured: str, anchor: tuple[int, float], own: tuple[str, ...] = ()
+) -> Curve | AnchoredCurve | None:
+    """The curve an option names; None for "none".
 
     Parameters
     ----------
     name
-        ``"paper"``, a measured model, or the path of a CSV file.
+        ``"paper"``, ``"none"``, a measured model, or the path of a CSV file.
     measured
         Measured model whose shape the paper's curve takes.
     anchor
         Global batch and steps that the paper gives.
+    own
+        Measured models that this model is: the curve of another one is refused.
 
     Raises
     ------
     ConfigError
-        No such curve, or the file is missing or malformed.
+        No such curve, it is another model's, or the file is missing or malformed.
     """
+    if name == NONE:
+        return None
     if name == PAPER:
         batch, steps = anchor
         return AnchoredCurve(
@@ -130,11 +146,22 @@ def load_curve(name: str, *, measured: str, anchor: tuple[int, float]) -> Curve 
             source=f"SiP-ML paper and its simulator's scripts: {steps:g} steps at batch {batch}; "
             f"other batches by the shape of {measured} ({SOURCE})",
         )
-    if name in MEASURED:
+    if name in own:
         return measured_curves()[name]
+    if name in MEASURED:
+        raise ConfigError(
+            f"curve: {name!r} was measured for another model; allowed: {', '.join((PAPER, NONE, *own))}, or "
+            "the path of a .csv file with global_batch, steps of this one"
+        )
     if name.lower().endswith(".csv"):
         return _user_curve(Path(name))
-    raise ConfigError(unknown("curve", name, (PAPER, *MEASURED)) + ", or the path of a .csv file")
+    raise ConfigError(unknown("curve", name, (PAPER, NONE, *MEASURED)) + ", or the path of a .csv file")
+
+
+def convergence_at(curve: Curve | AnchoredCurve | None, global_batch: int) -> Convergence | None:
+    """What a curve says of one batch; None without a curve. `ConfigError` if that is no batch."""
+    _check_batch(global_batch)
+    return None if curve is None else curve.at(global_batch)
 
 
 @cache

@@ -13,8 +13,11 @@ from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads import layers
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
-from sipml_core.workloads.convergence import curve_option, load_curve
+from sipml_core.workloads.convergence import convergence_at, curve_option, load_curve, tokens_option
 from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS
+
+#: Layers and hidden size of the model whose convergence was measured as gpt3_175b (Brown et al. 2020).
+GPT3 = (96, 12288)
 
 
 def check_heads(options: Any, attribute: Any, heads: int) -> None:
@@ -52,11 +55,23 @@ class Gpt(Workload):
             1024, doc="tokens of a sample", unit="tokens", validator=between(1, MAX_TOKENS)
         )
         vocabulary: int = option(50257, doc="tokens of the vocabulary", validator=between(2, MAX_CLASSES))
-        curve: str = curve_option("gpt3_175b")
+        curve: str = curve_option("none")
+        training_tokens: float = tokens_option()
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._curve = load_curve(options.curve, measured=self.measured, anchor=self.paper_anchor)
+        own = (self.measured,) if (options.layers, options.hidden) == GPT3 else ()
+        self._curve = load_curve(options.curve, measured=self.measured, anchor=self.paper_anchor, own=own)
+
+    @property
+    def sample_tokens(self) -> int:
+        """Tokens of the sequence."""
+        return int(self.options.sequence)
+
+    @property
+    def training_tokens(self) -> float:
+        """See `Workload.training_tokens`."""
+        return float(self.options.training_tokens)
 
     def graph(self, samples: int, precision: str) -> OpGraph:
         """See `Workload.graph`."""
@@ -72,9 +87,9 @@ class Gpt(Workload):
         layers.vocabulary_loss(b, "loss", x, table)
         return training_step(b)
 
-    def convergence(self, global_batch: int) -> Convergence:
+    def convergence(self, global_batch: int) -> Convergence | None:
         """See `Workload.convergence`."""
-        return self._curve.at(global_batch)
+        return convergence_at(self._curve, global_batch)
 
 
 def _decoder_layer(b: GraphBuilder, name: str, x: str, heads: int) -> str:
@@ -104,3 +119,4 @@ class Megatron(Gpt):
         )
         vocabulary: int = option(51200, doc="tokens of the vocabulary", validator=between(2, MAX_CLASSES))
         curve: str = curve_option("paper")
+        training_tokens: float = tokens_option()

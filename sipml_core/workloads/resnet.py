@@ -16,7 +16,7 @@ from sipml_core.model import Axis, OpGraph, Split
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import Axes, GraphBuilder
-from sipml_core.workloads.convergence import curve_option, load_curve
+from sipml_core.workloads.convergence import convergence_at, curve_option, load_curve
 from sipml_core.workloads.layers import INDEX_BYTES, STATISTIC_BYTES
 from sipml_core.workloads.sizes import MAX_CLASSES, MAX_PIXELS
 
@@ -47,7 +47,7 @@ class ResNet50(Workload):
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
-        self._curve = load_curve(options.curve, measured="resnet50", anchor=(8192, 8192.0))
+        self._curve = load_curve(options.curve, measured="resnet50", anchor=(8192, 8192.0), own=("resnet50",))
 
     def graph(self, samples: int, precision: str) -> OpGraph:
         """See `Workload.graph`."""
@@ -61,9 +61,9 @@ class ResNet50(Workload):
         classify(b, average_pool(b, "pool", x), self.options.classes)
         return training_step(b)
 
-    def convergence(self, global_batch: int) -> Convergence:
+    def convergence(self, global_batch: int) -> Convergence | None:
         """See `Workload.convergence`."""
-        return self._curve.at(global_batch)
+        return convergence_at(self._curve, global_batch)
 
 
 def bottleneck(b: GraphBuilder, name: str, x: str, channels: int, stride: int) -> str:

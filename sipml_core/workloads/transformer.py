@@ -12,7 +12,7 @@ from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads import layers
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
-from sipml_core.workloads.convergence import curve_option, load_curve
+from sipml_core.workloads.convergence import convergence_at, curve_option, load_curve, tokens_option
 from sipml_core.workloads.gpt import check_heads
 from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS
 
@@ -49,10 +49,21 @@ class Transformer(Workload):
             32000, doc="tokens of the shared vocabulary", validator=between(2, MAX_CLASSES)
         )
         curve: str = curve_option("paper")
+        training_tokens: float = tokens_option()
 
     def __init__(self, options: Any) -> None:
         super().__init__(options)
         self._curve = load_curve(options.curve, measured="bert_large", anchor=(1024, 16384.0))
+
+    @property
+    def sample_tokens(self) -> int:
+        """Tokens of both sequences."""
+        return int(self.options.source_sequence + self.options.target_sequence)
+
+    @property
+    def training_tokens(self) -> float:
+        """See `Workload.training_tokens`."""
+        return float(self.options.training_tokens)
 
     def graph(self, samples: int, precision: str) -> OpGraph:
         """See `Workload.graph`."""
@@ -68,9 +79,9 @@ class Transformer(Workload):
         layers.vocabulary_loss(b, "loss", x, table)
         return training_step(b)
 
-    def convergence(self, global_batch: int) -> Convergence:
+    def convergence(self, global_batch: int) -> Convergence | None:
         """See `Workload.convergence`."""
-        return self._curve.at(global_batch)
+        return convergence_at(self._curve, global_batch)
 
     def _tokens(self, b: GraphBuilder, name: str, table: str, length: int) -> str:
         ids = b.input(f"{name}.tokens", (b.samples, length), layers.INDEX_BYTES)

@@ -75,7 +75,7 @@ def test_set_and_seed_change_the_experiment_and_are_recorded(file, tmp_path):
     assert result.exit_code == 0, result.stderr
     written = (tmp_path / "experiment.toml").read_text()
     assert "seed = 7" in written
-    assert 'bandwidth_gbps = "1 Tbps"' in written
+    assert "bandwidth_gbps = 1000.0" in written
 
 
 def test_no_progress_where_stderr_is_no_terminal(file, tmp_path):
@@ -206,12 +206,140 @@ def test_an_output_that_cannot_be_written_is_one_line(file, tmp_path):
     assert "sipml: input or output failed" in done.stderr
 
 
-def test_a_limit_ends_with_status_one_and_writes_nothing(file, tmp_path):
-    out = tmp_path / "out"
-    result = call("run", file, "--out", out, "--set", "engine.max_time_us=1")
+def test_what_did_not_run_is_a_row_with_its_reason_and_the_status_is_one(file, tmp_path):
+    """A limit of simulated time; a memory of 1 MB; both are written, shown, and end with status 1."""
+    for change, status, reason in (
+        ("engine.max_time_us=1", "unfinished", "simulated-time limit of 1 us"),
+        ("gpu.memory=1 MB", "infeasible", "the GPU has 1 MB"),
+    ):
+        result = call("run", file, "--out", tmp_path / status, "--set", change)
+        assert result.exit_code == 1
+        assert reason in " ".join(result.stdout.split())
+        assert result.stderr.splitlines()[-1] == "sipml: 1 of 1 cases did not run; each row says why"
+        (row,) = csv.DictReader((tmp_path / status / "summary.csv").read_text().splitlines())
+        assert (row["status"], row["iteration_us"], row["mp"]) == (status, "", "2")
+        assert reason in row["reason"]
+
+
+def test_validate_has_the_status_of_run(file):
+    result = call("validate", file, "--set", "gpu.memory=1 MB")
     assert result.exit_code == 1
-    assert "simulated-time limit of 1 us" in result.stderr
-    assert list(out.iterdir()) == []
+    assert "gpt on elect-flat: cannot run: " in result.stdout
+    assert "is valid" not in result.stdout
+
+
+HOSTILE = ["net [a]", "flat [/fast]", "[bold]", "Größe", "a: {b}"]
+
+
+@pytest.mark.parametrize("label", HOSTILE)
+def test_text_from_users_is_never_markup(file, tmp_path, label):
+    """Labels, folders and matrices are printed as they are."""
+    result = call("run", file, "--out", tmp_path / f"res{label[:4]}", "--set", f"topology.label={label}")
+    assert result.exit_code == 0, result.output
+    assert label in result.stdout
+    (tmp_path / "tm[a].csv").write_text("0,5\n5,0\n")
+    planned = call(
+        "circuits", "--topology", "sip-ocs", "--matrix", tmp_path / "tm[a].csv", "--out", tmp_path / "[/o]"
+    )
+    assert planned.exit_code == 0, planned.output
+    assert "circuits for tm[a].csv" in planned.stdout
+
+
+@pytest.mark.parametrize("command", ["run", "search"])
+def test_a_full_disk_under_stdout_loses_no_result(file, tmp_path, command):
+    """Files are written before anything is printed; the line says where they are."""
+    if not Path("/dev/full").exists():
+        pytest.skip("no device that is always full")
+    more = ["--no-cache", "--jobs", "1", "--top", "1"] if command == "search" else []
+    with open("/dev/full", "w") as full:
+        done = subprocess.run(
+            [sys.executable, "-m", "sipml_core", command, str(file), "--out", str(tmp_path), *more],
+            stdout=full, stderr=subprocess.PIPE, text=True,
+        )  # fmt: skip
+    assert done.returncode == 1
+    assert f"results are in {tmp_path}" in done.stderr
+    assert "Traceback" not in done.stderr
+    assert (tmp_path / ("summary.csv" if command == "run" else "search.csv")).exists()
+
+
+def test_letters_that_a_terminal_does_not_have_are_spelt(file, tmp_path):
+    """An ASCII stdout, a label and a title that are none."""
+    text = (
+        file.read_text()
+        .replace('title = "cli"', 'title = "Ünï"')
+        .replace('"elect-flat"', '"elect-flat"\nlabel = "Größe"')
+    )
+    file.write_text(text, encoding="utf-8")
+    done = subprocess.run(
+        [sys.executable, "-m", "sipml_core", "run", str(file)], cwd=tmp_path, capture_output=True,
+        env={**os.environ, "PYTHONIOENCODING": "ascii"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert rb"Gr\xf6\xdfe" in done.stdout
+    assert (tmp_path / "results" / "Ünï" / "summary.csv").exists()
+
+
+def test_a_notebooks_backend_is_left_alone(tmp_path):
+    """MPLBACKEND as notebooks set it; circuits are drawn off screen all the same."""
+    pytest.importorskip("matplotlib")
+    (tmp_path / "tm.csv").write_text("0,5\n5,0\n")
+    asked = ["circuits", "--topology", "sip-ocs", "--matrix", "tm.csv", "--out", "o"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sipml_core", *asked],
+        cwd=tmp_path, capture_output=True, text=True,
+        env={**os.environ, "MPLBACKEND": "module://matplotlib_inline.backend_inline"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert (tmp_path / "o" / "plan.png").exists()
+
+
+def test_a_plan_without_a_picture_leaves_no_older_one(tmp_path):
+    pytest.importorskip("matplotlib")
+    (tmp_path / "tm.csv").write_text("0,5\n5,0\n")
+    asked = ("circuits", "--topology", "sip-ocs", "--matrix", tmp_path / "tm.csv", "--out", tmp_path / "o")
+    assert call(*asked, "--picture").exit_code == 0
+    assert (tmp_path / "o" / "plan.png").exists()
+    assert call(*asked, "--no-picture").exit_code == 0
+    assert not (tmp_path / "o" / "plan.png").exists()
+
+
+OBSERVER = """
+from sipml_core.plugin import hookimpl
+
+@hookimpl
+def sipml_run_finished(result):
+    raise SystemExit(f"cannot phone home about {result.title}")
+"""
+
+
+def test_an_observer_that_raises_is_named_and_changes_nothing(file, tmp_path):
+    """Not even SystemExit; it is told after the files are written."""
+    package = tmp_path / "site" / "watcher-1.dist-info"
+    package.mkdir(parents=True)
+    (package / "METADATA").write_text("Metadata-Version: 2.1\nName: watcher\nVersion: 1\n")
+    (package / "entry_points.txt").write_text("[sipml]\nwatcher = watcher_module\n")
+    (tmp_path / "site" / "watcher_module.py").write_text(OBSERVER)
+    done = subprocess.run(
+        [sys.executable, "-m", "sipml_core", "run", str(file), "--out", str(tmp_path / "out")],
+        capture_output=True, text=True, env={**os.environ, "PYTHONPATH": str(tmp_path / "site")},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    told = "plugin 'watcher' failed in sipml_run_finished: SystemExit: cannot phone home about cli"
+    assert f"sipml: warning: {told}" in done.stderr
+    assert "elect-flat" in done.stdout
+    assert (tmp_path / "out" / "result.json").exists()
+
+
+def test_columns_are_kept_where_there_is_no_terminal(file, tmp_path):
+    """COLUMNS=60 for a pipe: no line is longer, and the answer stands whole."""
+    done = subprocess.run(
+        [sys.executable, "-m", "sipml_core", "run", str(file), "--out", str(tmp_path)],
+        capture_output=True, text=True, env={**os.environ, "COLUMNS": "60"},
+    )  # fmt: skip
+    tables = done.stdout.split("gpt on elect-flat: ")[0]
+    assert max(map(len, tables.splitlines())) <= 60
+    assert "elect-flat" in done.stdout
+    assert "baseline" in done.stdout
 
 
 def test_plugins_lists_everything_and_explains_one():

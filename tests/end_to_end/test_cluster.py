@@ -6,10 +6,10 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from sipml_core.cases import Clock, run_experiment, simulate_case
 from sipml_core.cases.case import Case
 from sipml_core.cases.compilation import compile_case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.running import Clock, run_experiment, simulate_case
 from sipml_core.experiment.reading import read_experiment
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -25,6 +25,7 @@ def experiment(registry, *, mp, dp, server_gpus, **options):
         {
             "title": "cluster",
             "cluster": {"gpus": mp * dp, "bandwidth_gbps": 1000},
+            "engine": {"fold": "never"},
             "workload": [{
                 **GPT,
                 "strategy": {
@@ -43,7 +44,7 @@ def forms(case):
     job, interconnect = case.jobs[0], case.interconnects[0]
     plan = job.plan(interconnect.cluster.gpus)
     made = compile_case(Case.of(case, job, interconnect, plan), Reuse())
-    return {form.variant.all_reduce: form for form in made}
+    return {form.plan.all_reduce: form for form in made}
 
 
 def link_bytes(form, name):
@@ -96,7 +97,7 @@ def test_the_better_all_reduce_is_chosen_and_named(registry, mp, dp, server_gpus
     """Over uplinks of 1 Gbps, 1000 times slower than the ports, fewer bytes across win: two tiers."""
     case = experiment(registry, mp=mp, dp=dp, server_gpus=server_gpus)
     row = run_experiment(case).cases[0]
-    times = {name: simulate_case(form, Clock()).iteration_us for name, form in forms(case).items()}
+    times = {name: simulate_case(form, Clock()).row.iteration_us for name, form in forms(case).items()}
     assert times["two-tier"] < times["flat"]
     assert (row.all_reduce, row.iteration_us) == ("two-tier", times["two-tier"])
 
@@ -107,7 +108,7 @@ def test_a_slow_uplink_sets_the_time_of_the_all_reduce(registry):
     case = experiment(registry, mp=1, dp=8, server_gpus=4)
     across_us = {"flat": 2 * gradient_bytes(case) * 7 / 8 / 125, "two-tier": gradient_bytes(case) / 125}
     for name, form in forms(case).items():
-        row = simulate_case(form, Clock())
+        row = simulate_case(form, Clock()).row
         assert row.iteration_us - row.compute_us == pytest.approx(across_us[name], rel=0.01)
 
 
@@ -127,8 +128,8 @@ def test_where_servers_hold_no_several_whole_groups_there_is_the_ring_alone(regi
 
 
 @pytest.fixture(scope="module")
-def table(registry):
-    return validation.table(registry)
+def table():
+    return validation.table()
 
 
 def test_measured_clusters_are_predicted_within_20_percent(table):
@@ -140,5 +141,5 @@ def test_measured_clusters_are_predicted_within_20_percent(table):
 
 def test_the_documented_tables_are_what_the_script_prints(registry, table):
     page = (ROOT / "docs" / "validation.md").read_text(encoding="utf-8")
-    for lines in (table, validation.ablations(registry)):
+    for lines in (table, validation.ablations()):
         assert "\n".join(lines) in page

@@ -158,9 +158,9 @@ def test_no_gpu_talks_to_more_peers_than_its_degree(
 
 def keep_degree_and_reach(compiled):
     pairs = np.unique(compiled.tasks.src.astype(np.int64) * 64 + compiled.tasks.dst)
-    degree = compiled.fabric.degree
+    degree = compiled.fabric.hints.degree
     assert np.bincount(pairs // 64).max() <= degree
     assert np.bincount(pairs % 64).max() <= degree
-    if compiled.fabric.reach_hops is not None:
+    if compiled.fabric.hints.reach_hops is not None:
         hops = (pairs % 64 - pairs // 64) % 64
-        assert np.minimum(hops, 64 - hops).max() <= compiled.fabric.reach_hops
+        assert np.minimum(hops, 64 - hops).max() <= compiled.fabric.hints.reach_hops

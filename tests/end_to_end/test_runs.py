@@ -3,6 +3,7 @@
 import copy
 import json
 import os
+import re
 import subprocess
 import sys
 
@@ -13,11 +14,12 @@ import pytest
 from sipml_core.cases.case import Case
 from sipml_core.cases.compilation import compile_case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.running import check_experiment, run_experiment
+from sipml_core.cases.running import ExperimentRun, check_experiment, run_experiment
 from sipml_core.engine.simulation import simulate
-from sipml_core.errors import InfeasibleError, LimitError, TooSlowError
 from sipml_core.experiment.reading import read_experiment
+from sipml_core.model.fabric import Fabric
 from sipml_core.model.progress import Progress
+from sipml_core.plugin.interfaces import Topology
 from sipml_core.report.resultfiles import write_result
 
 INTERCONNECTS = ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"]
@@ -166,15 +168,20 @@ def test_the_written_configuration_repeats_the_run(registry, tmp_path):
 def test_a_model_that_does_not_fit_is_refused_with_numbers(registry):
     """18 B parameters in mixed precision with Adam: 16 bytes each = 288 GB and more on one V100 of 32 GB."""
     experiment = tables({"name": "megatron"}, ["elect-flat"], mp=1, dp=8, global_batch=8)
-    with pytest.raises(InfeasibleError, match=r"does not fit: .* GB .* the GPU has 32 GB"):
-        run(registry, experiment)
+    (case,) = run(registry, experiment).cases
+    assert case.status == "infeasible"
+    assert re.search(r"does not fit: .* GB.* the GPU has 32 GB", case.reason)
+    assert (case.mp, case.dp, case.iteration_us, case.speedup) == (1, 8, None, None)
 
 
 def test_validate_accepts_what_runs_and_refuses_what_does_not(registry):
-    assert len(list(check_experiment(read_experiment(tables(), registry)))) == len(INTERCONNECTS)
+    checks = list(check_experiment(read_experiment(tables(), registry)))
+    assert [(check.fits, check.degrees) for check in checks] == [(True, ((2, 4),))] * len(INTERCONNECTS)
     experiment = tables({"name": "megatron"}, ["elect-flat"], mp=1, dp=8, global_batch=8)
-    with pytest.raises(InfeasibleError, match="does not fit"):
-        list(check_experiment(read_experiment(experiment, registry)))
+    (check,) = check_experiment(read_experiment(experiment, registry))
+    assert not check.fits
+    assert "cannot run: " in check.line
+    assert "does not fit" in check.line
 
 
 @pytest.mark.parametrize("layout", ["tensor", "sample"])
@@ -218,8 +225,7 @@ def test_a_single_group_on_a_ring_talks_within_reach(registry, exchange):
     job = {"mp": 16, "dp": 1, "global_batch": 16, "layout": "megatron", "placer": "aligned", "tau_us": 0.1}
     experiment = tables(topologies=ring, gpus=16, exchange=exchange, **job)
     if exchange == "direct":
-        with pytest.raises(InfeasibleError, match="more than 2 hops apart"):
-            run(registry, experiment)
+        assert "more than 2 hops apart" in run(registry, experiment).cases[0].reason
     else:
         assert run(registry, experiment).cases[0].network_bytes > 0
 
@@ -229,8 +235,8 @@ def test_the_reason_is_that_of_the_exchange_which_came_further(registry):
     enough memory."""
     ring = [{"name": "sip-ring", "reach_hops": 2}]
     job = {"mp": 16, "dp": 1, "global_batch": 16, "layout": "megatron", "placer": "aligned"}
-    with pytest.raises(InfeasibleError, match="does not fit"):
-        run(registry, tables({"name": "megatron"}, topologies=ring, gpus=16, **job))
+    (case,) = run(registry, tables({"name": "megatron"}, topologies=ring, gpus=16, **job)).cases
+    assert "does not fit" in case.reason
 
 
 def test_circuits_do_not_depend_on_the_last_digit_of_a_demand(registry):
@@ -264,15 +270,141 @@ def test_degrees_left_out_are_searched(registry):
 
 
 def test_a_wall_clock_limit_stops_the_run(registry):
-    with pytest.raises(LimitError, match="wall-clock"):
-        run_experiment(read_experiment(tables({"name": "resnet50"}), registry), max_wall_s=1e-6)
+    """Before anything is prepared: every case is a row, and says so."""
+    result = run_experiment(read_experiment(tables({"name": "resnet50"}), registry), max_wall_s=1e-6)
+    assert {(case.status, case.reason) for case in result.cases} == {
+        ("unfinished", "the wall-clock limit of 1e-06 s was reached")
+    }
+    assert len(result.cases) == len(INTERCONNECTS)
+
+
+def test_a_wall_clock_limit_bounds_preparation(registry, monkeypatch):
+    """A placer that never ends is ended by the clock, in the middle of its work."""
+
+    def forever(self, graph, limits):
+        while True:
+            pass
+
+    placer = registry.find("placer", "algorithm1")
+    monkeypatch.setattr(placer, "place", forever)
+    result = run_experiment(read_experiment(tables(), registry), max_wall_s=0.5)
+    assert {case.status for case in result.cases} == {"unfinished"}
+
+
+def test_an_interrupt_keeps_what_ran(registry, monkeypatch):
+    """The third simulation is interrupted: two rows are results, two say that the run ended before."""
+    simulated = []
+
+    def interrupted(*arguments, **options):
+        simulated.append(arguments)
+        if len(simulated) == 3:
+            raise KeyboardInterrupt
+        return simulate(*arguments, **options)
+
+    monkeypatch.setattr("sipml_core.cases.simulating.simulate", interrupted)
+    running = ExperimentRun(read_experiment(tables(mp=1, dp=8), registry))
+    with pytest.raises(KeyboardInterrupt):
+        running.go()
+    assert running.anything
+    cases = running.result().cases
+    assert [case.status for case in cases] == ["ok", "ok", "unfinished", "unfinished"]
+    assert cases[2].reason == "the run ended before"
+
+
+def test_one_infeasible_case_does_not_lose_the_others(registry):
+    """Two hops are not enough on a ring of 16; the speed-up of the baseline is not known then."""
+    ring = {"name": "sip-ring", "reach_hops": 2}
+    job = {"mp": 16, "dp": 1, "global_batch": 16, "layout": "megatron", "placer": "aligned", "tau_us": 0.1}
+    result = run(registry, tables(topologies=[ring, "elect-flat"], gpus=16, exchange="direct", **job))
+    unfit, ran = result.cases
+    assert (unfit.status, ran.status, ran.speedup, result.complete) == ("infeasible", "ok", None, False)
+    assert ran.iteration_us > 0
+
+
+class Broken(Topology):
+    """A network that breaks as its option says."""
+
+    name = "broken"
+    summary = "for tests"
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        how: str = "build"
+
+    def build(self, cluster):
+        if self.options.how == "build":
+            raise ZeroDivisionError("no hops")
+        if self.options.how == "none":
+            return None
+        if self.options.how == "route":
+            return Fabric(gpus=cluster.gpus, link_gbps=np.ones(1), route=lambda src, dst: None)
+
+        def late(src, dst):
+            return 1 / 0
+
+        return Fabric(gpus=cluster.gpus, link_gbps=np.ones(1), route=late)
+
+
+@pytest.mark.parametrize(
+    ("how", "reason"),
+    [
+        ("build", "failed: ZeroDivisionError: no hops"),
+        ("none", "build returned a NoneType, not a Fabric"),
+        ("route", "route returned a NoneType, not Routes"),
+        ("late", "failed: ZeroDivisionError: division by zero"),
+    ],
+)
+def test_a_topology_that_breaks_is_a_row_that_names_it(registry, how, reason):
+    """And the others run."""
+    experiment = read_experiment(tables(topologies=["elect-flat"]), registry)
+    (sound,) = experiment.interconnects
+    broken = attrs.evolve(sound, label="mine", topology=Broken(Broken.Options(how=how)))
+    result = run_experiment(attrs.evolve(experiment, interconnects=(broken, sound)))
+    first, second = result.cases
+    assert (first.status, second.status) == ("failed", "ok")
+    assert first.reason.startswith("topology 'broken' of ")
+    assert reason in first.reason
+
+
+def test_timelines_stand_beside_their_cases_and_are_not_written(registry, tmp_path):
+    result = run(registry, tables())
+    for case, timeline in zip(result.cases, result.timelines, strict=True):
+        assert timeline.total_us == pytest.approx(case.iteration_us)
+    write_result(result, tmp_path)
+    assert "timelines" not in json.loads((tmp_path / "result.json").read_text())
+
+
+def test_the_largest_compute_time_is_shown_and_unevenness_noted(registry):
+    """A GPU at a quarter of the speed computes four times as long: more than 1.5 times the mean of 8."""
+    even = run(registry, tables(topologies=["elect-flat"], mp=1, dp=8)).cases[0]
+    assert even.compute_max_us == pytest.approx(even.compute_us)
+    slowed = tables(topologies=["elect-flat"], mp=1, dp=8)
+    slowed["cluster"]["gpu_speed"] = {"3": 0.25}
+    case = run(registry, slowed).cases[0]
+    assert case.compute_max_us == pytest.approx(4 * even.compute_us, rel=0.01)
+    assert [note for note in case.notes if "uneven" in note]
+    assert not [note for note in even.notes if "uneven" in note]
+
+
+def test_tokens_per_second_and_the_time_for_a_number_of_them(registry):
+    """A GPT has no curve of its own: 16 samples of 64 tokens an iteration, 1e6 tokens as asked for."""
+    workload = {**SMALL_GPT, "training_tokens": 1e6}
+    (case,) = run(registry, tables(workload, topologies=["elect-flat"])).cases
+    assert case.samples_per_s == pytest.approx(16 / (case.iteration_us * 1e-6))
+    assert case.tokens_per_s == pytest.approx(64 * case.samples_per_s)
+    assert (case.goal, case.time_to_accuracy_s, case.steps_to_accuracy) == ("1 million tokens", None, None)
+    assert case.time_to_goal_s == pytest.approx(1e6 / case.tokens_per_s)
+    curve = {**SMALL_GPT, "curve": "paper"}
+    (anchored,) = run(registry, tables(curve, topologies=["elect-flat"])).cases
+    assert (anchored.goal, anchored.time_to_goal_s) == ("accuracy", anchored.time_to_accuracy_s)
 
 
 def test_a_simulated_time_limit_stops_the_run(registry):
     experiment = tables(topologies=["elect-flat"])
     experiment["engine"] = {"max_time_us": 5}
-    with pytest.raises(TooSlowError, match="simulated-time limit of 5 us"):
-        run(registry, experiment)
+    (case,) = run(registry, experiment).cases
+    assert case.status == "unfinished"
+    assert "simulated-time limit of 5 us" in case.reason
 
 
 def test_one_gpu_needs_no_network(registry):
@@ -318,3 +450,17 @@ def test_the_lower_bound_is_one_of_the_iteration_it_stands_beside(registry):
         for case in run(registry, experiment).cases:
             assert case.iteration_us >= case.lower_bound_us * (1 - 1e-9)
             assert case.lower_bound_us >= case.compute_us * (1 - 1e-9)
+
+
+def test_a_gpu_known_by_a_table_says_how_far_beyond_it_is_used(registry, tmp_path):
+    """Ops measured at batch 1 alone; each of the 4 replicas of 16 samples has 4."""
+    workload = registry.find("workload", "gpt")
+    graph = workload(workload.Options(**{k: v for k, v in SMALL_GPT.items() if k != "name"})).graph(
+        4, "mixed"
+    )
+    rows = "".join(f"{op.name},1,10\n" for op in graph.ops)
+    (tmp_path / "ops.csv").write_text("op,batch,time_us\n" + rows)
+    experiment = tables(topologies=["elect-flat"], layout="tensor")
+    experiment["gpu"] = {"name": "table", "file": str(tmp_path / "ops.csv")}
+    (case,) = run(registry, experiment).cases
+    assert "op times are extrapolated, up to 4 times beyond what 'table' was measured at" in case.notes

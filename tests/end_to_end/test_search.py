@@ -10,12 +10,20 @@ from sipml_core.cases.running import run_experiment
 from sipml_core.cli.main import main
 from sipml_core.errors import InfeasibleError
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.report.searchreport import search_footnotes, search_tables, winners_table, write_search
-from sipml_core.search import workers as work
-from sipml_core.search.cache import AnswerCache
-from sipml_core.search.searching import search
+from sipml_core.report.searchreport import search_footnotes, search_tables, winners_tables, write_search
+from sipml_core.searching import workers as work
+from sipml_core.searching.cache import AnswerCache
+from sipml_core.searching.searching import search
 
-SMALL_GPT = {"name": "gpt", "layers": 1, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 500}
+SMALL_GPT = {
+    "name": "gpt",
+    "layers": 1,
+    "hidden": 128,
+    "heads": 4,
+    "sequence": 32,
+    "vocabulary": 500,
+    "curve": "paper",
+}
 
 
 def tables(gpus=8, topologies=("elect-flat",), workload=SMALL_GPT, gpu=None, plan=None, engine=None, **table):
@@ -192,7 +200,7 @@ def test_extrapolated_batches_are_marked_in_the_tables(registry):
     assert all(row.extrapolated for row in result.rows)
     assert any("extrapolated" in line for line in search_footnotes(result))
     assert len(list(search_tables(result))) == 1
-    assert winners_table(result).row_count == 1
+    assert [table.row_count for table in winners_tables(result)] == [1]
 
 
 TOML = """title = "small"
@@ -217,7 +225,7 @@ def test_the_command_shows_and_writes_the_table(tmp_path):
     assert answer.exit_code == 0, answer.output
     assert "gpt on elect-flat: 8 GPUs" in answer.output
     assert "cut along" in answer.output
-    assert (tmp_path / "search.csv").read_text().splitlines()[0].startswith("workload,topology,gpus")
+    assert (tmp_path / "search.csv").read_text().splitlines()[0].startswith("workload,topology,options,gpus")
 
 
 def test_explain_says_how_each_op_is_cut_and_what_came_second(tmp_path):

@@ -21,7 +21,7 @@ from sipml_core.plugin.interfaces import (
 )
 from sipml_core.plugin.registry import Source, collect
 from sipml_core.reproduce.numbers import Number
-from sipml_core.search.searchresult import SearchRow
+from sipml_core.searching.searchresult import SearchRow
 
 
 class TinyModel(Workload):
@@ -136,26 +136,29 @@ def fake_registry():
 def case_result(**changes):
     """A row of a run: no two fields have the same value, or print the same."""
     fields = dict(
-        workload="model", topology="net", gpus=24, bandwidth_gbps=700.0, mp=3, dp=8, global_batch=96,
-        scheduler="planner", all_reduce="two-tier", exchange="chain",
-        iteration_us=1111.0, compute_us=222.0, exposed_us=333.0, dark_us=44.0, idle_us=512.0,
-        lower_bound_us=777.0, network_bytes=24 * 5.5e6, gradient_bytes=6.6e7, memory_bytes=8.8e9,
-        decisions=17, steps_to_accuracy=13_000.0, time_to_accuracy_s=99.0, extrapolated=False,
+        workload="model", topology="net", options="reach = 7", status="ok", reason="", gpus=24,
+        bandwidth_gbps=700.0, mp=3, dp=8, global_batch=96, scheduler="planner",
+        all_reduce="two-tier", exchange="chain", iteration_us=1111.0, compute_us=222.0, compute_max_us=288.0,
+        exposed_us=333.0, dark_us=44.0, idle_us=512.0, lower_bound_us=777.0,
+        network_bytes=24 * 5.5e6, gradient_bytes=6.6e7, memory_bytes=8.8e9,
+        decisions=17, samples_per_s=86_400.0, tokens_per_s=5_500_000.0, goal="accuracy",
+        steps_to_accuracy=13_000.0, time_to_accuracy_s=99.0, extrapolated=False,
         speedup=2.5, notes=("first note", "second note"), pp=6, micro_batch=9, schedule="in order", zero=2,
-    )  # fmt: skip
-    return CaseResult(**{**fields, **changes})
+    ) | changes  # fmt: skip
+    return CaseResult(**{"time_to_goal_s": fields["time_to_accuracy_s"], **fields})
 
 
 def search_row(**changes):
     """A row of a search that was simulated: no two fields have the same value, or print the same."""
     fields = dict(
-        workload="model", topology="net", gpus=24, bandwidth_gbps=700.0, mp=3, dp=8, global_batch=96,
-        layout="tensor", placer="aligned", status="simulated", best=True, estimate_us=1200.0,
+        workload="model", topology="net", options="reach = 7", gpus=24, bandwidth_gbps=700.0, mp=3, dp=8,
+        global_batch=96, goal="accuracy", layout="tensor", placer="aligned", status="simulated", best=True,
+        estimate_us=1200.0,
         iteration_us=1000.0, error=0.2, steps_to_accuracy=13_000.0, estimate_s=15.6, time_to_accuracy_s=13.0,
         all_reduce="two-tier", exchange="chain", memory_bytes=8.8e9, extrapolated=True, tight_memory=False,
         reason="",
-    )  # fmt: skip
-    return SearchRow(**{**fields, **changes})
+    ) | changes  # fmt: skip
+    return SearchRow(**{"time_to_goal_s": fields["time_to_accuracy_s"], **fields})
 
 
 def number(**changes):

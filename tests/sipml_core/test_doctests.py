@@ -7,7 +7,7 @@ import pkgutil
 import pytest
 
 import sipml_core
-from sipml_core.lowering.exchanges import chained
+from sipml_core.lowering.exchanges import routed
 from sipml_core.lowering.folding import _folded, _images, _Orbits
 from sipml_core.lowering.gradients import plan_buckets
 from sipml_core.lowering.grouptasks import _gates, _positions, group_tasks
@@ -22,7 +22,7 @@ MODULES = sorted(
 
 #: Functions that juggle index arrays.
 HARD = [
-    _Orbits.of, _images, _folded, merged_boxes, plan_transfers, chained, group_tasks, _gates, _positions,
+    _Orbits.of, _images, _folded, merged_boxes, plan_transfers, routed, group_tasks, _gates, _positions,
     plan_buckets, Lowering._iteration, Lowering._synchronise,
 ]  # fmt: skip
 

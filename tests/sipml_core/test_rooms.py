@@ -18,7 +18,8 @@ MAY_IMPORT = {
     "fields": {"errors"},
     "model": {"errors", "fields"},
     "plugin": BASE,
-    "experiment": CONTRACT,
+    "collectives": CONTRACT,
+    "experiment": {*CONTRACT, "collectives"},
     "workloads": CONTRACT,
     "gpus": CONTRACT,
     "partition": CONTRACT,
@@ -28,15 +29,16 @@ MAY_IMPORT = {
     "estimators": {*CONTRACT, "engine"},
     "scheduling": {*CONTRACT, "engine"},
     "cases": STEPS,
-    "search": {*STEPS, "cases"},
-    "reproduce": {*STEPS, "cases", "search"},
-    "report": {*STEPS, "cases", "search", "reproduce"},
+    "searching": {*STEPS, "cases"},
+    "reproduce": {*STEPS, "cases", "searching"},
+    "report": {*STEPS, "cases", "searching", "reproduce"},
     "templates": CONTRACT,
-    "builtin": {*CONTRACT, "workloads", "gpus", "placement", "estimators"},
+    "builtin": {*CONTRACT, "workloads", "gpus", "placement", "estimators", "collectives"},
     "testing": {*STEPS, "workloads", "gpus", "cases"},
-    "cli": {*STEPS, "cases", "search", "reproduce", "report", "templates"},
+    "cli": {*STEPS, "cases", "searching", "reproduce", "report", "templates"},
     "__main__": {"cli"},
-    "__init__": {*STEPS, "cases", "search"},
+    "frontdoor": {*STEPS, "cases", "searching"},
+    "__init__": {"frontdoor"},
 }
 
 FILES = sorted(path for path in ROOT.rglob("*.py") if path.name != "ffi_build.py")
@@ -125,7 +127,7 @@ def test_no_two_files_share_a_name():
 
 
 def test_few_modules_lie_outside_the_rooms():
-    assert len(list(ROOT.glob("*.py"))) <= 4
+    assert len(list(ROOT.glob("*.py"))) <= 5
 
 
 def test_the_core_imports_no_plugin():

@@ -3,13 +3,13 @@
 import attrs
 
 from sipml_core.fields import between, option
+from sipml_core.model import TreatsAlike
 from sipml_core.plugin import Estimator, hookimpl
 
 
-class Fading(Estimator):
+class Fading(TreatsAlike, Estimator):
     name = "fading"
     summary = "what was sent, of which a share is left after each interval, and what waits"
-    treats_alike = True
 
     @attrs.frozen(kw_only=True)
     class Options:

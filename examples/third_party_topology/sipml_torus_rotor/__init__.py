@@ -5,7 +5,7 @@ from sipml_torus_rotor.rotor import Rotor, RotorCycle
 from sipml_torus_rotor.torus import Torus
 
 #: The plugin API these classes were written for; sipml refuses the plugin if it has another.
-SIPML_API = 1
+SIPML_API = 2
 
 
 @hookimpl

@@ -12,7 +12,7 @@ import numpy as np
 
 from sipml_core.errors import ConfigError
 from sipml_core.fields import at_least, option, parse_us, positive
-from sipml_core.model import CircuitControl, CircuitPlan, Cluster, Fabric, Routes
+from sipml_core.model import CircuitControl, CircuitPlan, Cluster, Fabric
 from sipml_core.plugin import Scheduler, Topology
 
 
@@ -41,24 +41,16 @@ class RotorCycle(Scheduler):
 
     name = "rotor-cycle"
     summary = "a fixed cycle of matchings, whatever the traffic"
+    plans = RotorControl
 
     def plan(self, control, traffic, previous):
-        if not isinstance(control, RotorControl):
-            raise ConfigError(f"scheduler 'rotor-cycle' turns rotors, not {type(control).__name__}")
         slot = previous.slot + 1 if isinstance(previous, RotorPlan) else 0
-        circuits, before = control.circuits(slot), control.circuits(slot - 1)
+        circuits = control.circuits(slot)
         src, dst = np.divmod(np.arange(control.gpus**2), control.gpus)
         places_on = (dst - src) % control.gpus
         src, dst, places_on = (pairs[circuits[places_on] > 0] for pairs in (src, dst, places_on))
-        return RotorPlan(
-            gpus=control.gpus,
-            src=src,
-            dst=dst,
-            gbps=circuits[places_on] * control.circuit_gbps,
-            kept_gbps=np.minimum(circuits, before)[places_on] * control.circuit_gbps,
-            dark_us=np.full(len(src), control.reconfiguration_us),
-            slot=slot,
-        )
+        gbps = circuits[places_on] * control.circuit_gbps
+        return RotorPlan(gpus=control.gpus, src=src, dst=dst, gbps=gbps, slot=slot)
 
 
 class Rotor(Topology):
@@ -94,21 +86,11 @@ class Rotor(Topology):
         if gpus < 2:
             raise ConfigError(f"cluster.gpus must be at least 2 for topology 'rotor', got {gpus}")
 
-        def route(src, dst):
-            links = np.column_stack([src, fabric.circuit_link(src, dst), gpus + np.asarray(dst, np.int64)])
-            return Routes(links=links, latency_us=np.zeros(len(links)))
-
-        fabric = Fabric(
+        control = RotorControl(
             gpus=gpus,
-            link_gbps=np.full(2 * gpus, cluster.bandwidth_gbps),
-            link_names=lambda link: f"egress {link}" if link < gpus else f"ingress {link - gpus}",
-            route=route,
-            circuits=RotorControl(
-                gpus=gpus,
-                circuit_gbps=cluster.bandwidth_gbps / options.rotors,
-                circuits_per_gpu=options.rotors,
-                interval_us=options.slot_us,
-                reconfiguration_us=options.reconfiguration_us,
-            ),
+            circuit_gbps=cluster.bandwidth_gbps / options.rotors,
+            circuits_per_gpu=options.rotors,
+            interval_us=options.slot_us,
+            reconfiguration_us=options.reconfiguration_us,
         )
-        return fabric
+        return Fabric.with_ports(circuits=control, port_gbps=cluster.bandwidth_gbps)

@@ -10,7 +10,7 @@ import numpy as np
 
 from sipml_core.errors import ConfigError
 from sipml_core.fields import at_least, option, parse_us
-from sipml_core.model import Cluster, Fabric
+from sipml_core.model import Cluster, Fabric, FabricHints
 from sipml_core.plugin import Topology
 
 
@@ -44,7 +44,7 @@ class Torus(Topology):
                 graph.add_edge(
                     gpu, peer, gbps=cluster.bandwidth_gbps / ports, latency_us=self.options.latency_us
                 )
-        return Fabric.from_networkx(graph, order=_snake(rows, columns))
+        return Fabric.from_networkx(graph, hints=FabricHints(order=_snake(rows, columns)))
 
     def _rows(self, gpus: int) -> int:
         rows = self.options.rows

@@ -48,8 +48,11 @@ def test_over_a_cycle_all_pairs_get_the_same():
 
 def test_more_rotors_than_peers_double_up():
     """N = 2: all 4 switches join the same two GPUs, and no circuit ever changes."""
-    (plan,) = plans(1, gpus=2, rotors=4)
-    assert plan.gbps.tolist() == plan.kept_gbps.tolist() == [400.0, 400.0]
+    first, second = plans(2, gpus=2, rotors=4)
+    control = Rotor(Rotor.Options(rotors=4)).build(Cluster(gpus=2, bandwidth_gbps=400)).circuits
+    moved = control.transition(first, second)
+    assert moved.gbps.tolist() == moved.kept_gbps.tolist() == [400.0, 400.0]
+    assert moved.dark_us.tolist() == [0.0, 0.0]
 
 
 def test_a_slot_no_longer_than_the_dark_time_is_refused():

@@ -237,12 +237,16 @@ static void start(engine *run)
 
 static double next_event(engine *run)
 {
-    double ends = run->ends.count ? run->ends.items[0].key : INFINITY, drains = lows_least(&run->drains);
-    return ends < drains ? ends : drains;
+    double ends = run->ends.count ? run->ends.items[0].key : INFINITY;
+    run->next_drain = lows_least(&run->drains);
+    return ends < run->next_drain ? ends : run->next_drain;
 }
 
+/* Since next_event was asked no key has been set. */
 static void drain_groups(engine *run, double limit)
 {
+    if (run->next_drain > limit)
+        return;
     int64_t groups = lows_collect(&run->drains, limit, run->due_groups);
     for (int64_t i = 0; i < groups; i++) {
         int32_t count = group_drained(run, run->group_link[run->due_groups[i]], limit, run->due_flows);

@@ -83,12 +83,23 @@ int32_t lows_find(const lows *of, double key)
     return id;
 }
 
+/* How many of the keys are not above the limit: counted without branches, for most often it is one. */
+static inline int64_t count_of(const double *keys, int32_t count, double limit)
+{
+    int64_t found = 0;
+    for (int32_t i = 0; i < count; i++)
+        found += keys[i] <= limit;
+    return found;
+}
+
 static int64_t collect(const lows *of, int32_t level, int32_t block, int32_t size, double limit, int32_t *ids)
 {
     int64_t count = 0;
-    for (int32_t id = BLOCK * block; id < BLOCK * block + size; id++) {
+    int32_t id = BLOCK * block;
+    for (int64_t left = count_of(of->keys[level] + id, size, limit); left; id++) {
         if (of->keys[level][id] > limit)
             continue;
+        left--;
         if (level)
             count += collect(of, level - 1, id, BLOCK, limit, ids + count);
         else
@@ -97,9 +108,9 @@ static int64_t collect(const lows *of, int32_t level, int32_t block, int32_t siz
     return count;
 }
 
-int64_t lows_collect(lows *of, double limit, int32_t *ids)
+int64_t lows_collect(const lows *of, double limit, int32_t *ids)
 {
-    return lows_least(of) <= limit ? collect(of, of->levels - 1, 0, of->tops, limit, ids) : 0;
+    return collect(of, of->levels - 1, 0, of->tops, limit, ids);
 }
 
 void lows_restart(lows *of)

@@ -373,7 +373,8 @@ void rates_update(engine *run)
     }
     for (int64_t i = 0; i < run->touched_link_count; i++)
         look_at_touched(run, run->touched_links[i]);
-    fill(run);
+    if (run->place_count || run->listed_count)
+        fill(run);
     for (int64_t i = 0; i < run->touched_link_count; i++) {
         link *l = &run->links[run->touched_links[i]];
         if (l->inexact)

@@ -40,7 +40,7 @@ void lows_set(lows *of, int32_t id, double key);
 double lows_least(lows *of);
 int32_t lows_find(const lows *of, double key); /* first id that has the least key, which lows_least gave */
 void lows_restart(lows *of); /* once all keys are infinite and lows_least has found that */
-int64_t lows_collect(lows *of, double limit, int32_t *ids); /* ids whose keys are not above the limit */
+int64_t lows_collect(const lows *of, double limit, int32_t *ids); /* ids not above the limit, after lows_least */
 
 /* One active transfer at a time, and those that wait for it. */
 typedef struct queue {
@@ -153,6 +153,7 @@ struct engine {
     int32_t *circuit_first; /* [circuits + 1] */
     int32_t *circuit_pair;  /* pairs that cross each circuit */
 
+    double next_drain; /* of the groups, as of the last look at what comes next */
     heap ends;   /* tasks and arrivals of transfers, by node */
     lows drains; /* next last byte of each group */
     lows shares; /* while sharing out: the level at which to look at a link, by its place */

@@ -43,7 +43,7 @@ def test_between_servers_uplink_and_downlink_are_crossed_in_between():
 
 def test_the_default_is_the_papers_server_of_8_with_400_gbps():
     cluster = fabric()
-    assert cluster.server_gpus == 8
+    assert cluster.hints.tiers == (("server", 8),)
     assert capacity(cluster, "uplink of server 1") == 400.0
     assert capacity(cluster, "downlink of server 0") == 400.0
     assert capacity(cluster, "egress 15") == 1000.0
@@ -62,13 +62,13 @@ def test_oversubscription_divides_what_the_servers_gpus_send_together():
     cluster = fabric(gpus=12, oversubscription=4)
     assert capacity(cluster, "uplink of server 0") == 2000.0
     assert capacity(cluster, "downlink of server 1") == 1000.0
-    assert any("2 Tbps per server" in note for note in cluster.notes)
+    assert any("2 Tbps per server" in note for note in cluster.words.notes)
 
 
 def test_an_uneven_last_server_is_allowed_and_reported():
     cluster = fabric(gpus=11)
-    assert "the last server holds 3 GPUs, the others 8" in cluster.notes
-    assert fabric(gpus=16).notes == ()
+    assert "the last server holds 3 GPUs, the others 8" in cluster.words.notes
+    assert fabric(gpus=16).words.notes == ()
     assert crossed(cluster, 10, 0)[1] == "uplink of server 1"
 
 

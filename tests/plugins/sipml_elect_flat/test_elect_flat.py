@@ -7,6 +7,7 @@ import sipml_elect_flat
 from sipml_elect_flat import ElectFlat
 
 from sipml_core.errors import ConfigError
+from sipml_core.model import Fabric, UnsharedFabric
 from sipml_core.model.cluster import Cluster
 from sipml_core.plugin import hookspecs
 
@@ -30,7 +31,12 @@ def test_every_port_carries_the_bandwidth_of_a_gpu():
 
 def test_no_circuit_no_degree_and_no_reach_limits_it():
     flat = fabric()
-    assert (flat.circuits, flat.degree, flat.reach_hops, flat.server_gpus) == (None, None, None, None)
+    assert (flat.circuits, flat.hints.degree, flat.hints.reach_hops, flat.hints.tiers) == (
+        None,
+        None,
+        None,
+        (),
+    )
 
 
 def test_latency_is_paid_once_by_every_route_and_accepts_units():
@@ -39,8 +45,8 @@ def test_latency_is_paid_once_by_every_route_and_accepts_units():
 
 
 def test_sharing_reaches_the_fabric_and_a_mistyped_one_is_refused_with_the_nearest():
-    assert fabric().sharing == "fair"
-    assert fabric(sharing="bound").sharing == "bound"
+    assert type(fabric()) is Fabric
+    assert type(fabric(sharing="bound")) is UnsharedFabric
     with pytest.raises(ConfigError, match="did you mean 'bound'"):
         fabric(sharing="bounds")
 

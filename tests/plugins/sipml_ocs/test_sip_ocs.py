@@ -18,6 +18,7 @@ from sipml_core.model.taskgraph import TaskGraph
 from sipml_core.model.traffic import TrafficMatrix
 from sipml_core.plugin import hookspecs
 from sipml_core.plugin.interfaces import NoOptions
+from sipml_core.scheduling import planned
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
 
 #: Bytes that 100 Gbps carries in 1 us.
@@ -69,7 +70,7 @@ class TestTopology:
         assert (ocs.switches, ocs.circuit_gbps, ocs.interval_us, ocs.reconfiguration_us) == (
             16, 100.0, None, 10_000.0,
         )  # fmt: skip
-        assert fabric(switches=7).degree == 7
+        assert fabric(switches=7).hints.degree == 7
 
     def test_a_pair_crosses_its_circuit_between_the_ports(self):
         net = fabric(gpus=4, switches=2)
@@ -85,7 +86,7 @@ class TestTopology:
     def test_small_networks_may_have_more_switches_than_peers(self, gpus):
         net = fabric(gpus=gpus)
         assert net.fixed_links == 2 * gpus
-        assert net.degree == 16
+        assert net.hints.degree == 16
 
     @pytest.mark.parametrize(
         ("options", "words"),
@@ -127,12 +128,12 @@ class TestSchedulers:
     @pytest.mark.parametrize("scheduler", [OcsExact(NoOptions()), OcsIlp(OcsIlp.Options())])
     def test_only_optical_switches_can_be_controlled(self, scheduler):
         control = CircuitControl(gpus=3, circuit_gbps=25.0, circuits_per_gpu=4)
-        with pytest.raises(ConfigError, match=f"'{scheduler.name}' controls optical circuit switches"):
-            scheduler.plan(control, self.demand, None)
+        with pytest.raises(ConfigError, match=f"'{scheduler.name}' plans OcsCircuits, not CircuitControl"):
+            planned(scheduler, control, self.demand, None)
 
     def test_a_plan_of_another_kind_cannot_be_continued(self):
         none = np.zeros(0)
-        foreign = CircuitPlan(gpus=3, src=none, dst=none, gbps=none, kept_gbps=none, dark_us=none)
+        foreign = CircuitPlan(gpus=3, src=none, dst=none, gbps=none)
         control = OcsCircuits(gpus=3, circuit_gbps=1.0, circuits_per_gpu=3)
         with pytest.raises(ConfigError, match="cannot continue a CircuitPlan"):
             OcsExact(NoOptions()).plan(control, self.demand, foreign)

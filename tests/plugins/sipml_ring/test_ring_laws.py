@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given, settings
 from sipml_ring import RingCircuits, plan
 
-from sipml_core.errors import ConfigError
+from sipml_core.errors import PluginError
 from sipml_core.model.traffic import TrafficMatrix
 
 
@@ -87,7 +87,7 @@ def test_every_plan_is_possible_and_leaves_nothing_useful_idle(case, data):
     second = plan(data.draw(matrices(traffic.gpus, ring)), previous=first, **ring)
     for made in (first, second):
         assert list(could_have_more(made)) == []
-        made.check()
+        made.control.check(made)
     before, after = circuit_set(first), circuit_set(second)
     kept = np.zeros((traffic.gpus, traffic.gpus))
     for src, dst, _, _ in before & after:
@@ -142,7 +142,7 @@ def test_one_period_turned_round_is_a_plan_of_the_whole_ring(case):
     before = None
     for traffic in matrices:
         made = plan(traffic, previous=before, **ring)
-        made.check()
+        made.control.check(made)
         assert list(could_have_more(made)) == []
         asked = set(zip(traffic.src.tolist(), traffic.dst.tolist(), strict=True))
         assert set(made.unserved_pairs) == asked - set(zip(made.src.tolist(), made.dst.tolist(), strict=True))
@@ -210,5 +210,5 @@ def test_a_wavelength_used_twice_is_found():
     made = plan(traffic, wavelengths=4)
     index = made.circuit_index.copy()
     index[:] = 0
-    with pytest.raises(ConfigError, match="same segment"):
-        attrs.evolve(made, circuit_index=index).check()
+    with pytest.raises(PluginError, match="same segment"):
+        made.control.check(attrs.evolve(made, circuit_index=index))

@@ -7,10 +7,11 @@ from sipml_ring.lightpaths import Lightpaths
 from sipml_ring.plugin import RingFast, SipRing
 from sipml_ring.retuning import Retuning
 
-from sipml_core.errors import ConfigError
-from sipml_core.model.circuits import CircuitControl
+from sipml_core.errors import ConfigError, PluginError
+from sipml_core.model.circuits import CircuitControl, CircuitPlan
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.scheduling import planned
 
 
 def build(gpus=40, bandwidth_gbps=800.0, **options):
@@ -22,9 +23,9 @@ def test_bandwidth_is_rounded_down_to_wavelengths_and_says_so():
     fabric = build(bandwidth_gbps=790.0)
     assert (fabric.link_gbps == 775.0).all()
     assert (fabric.circuits.clockwise, fabric.circuits.counterclockwise) == (16, 15)
-    assert any("rounded down to 775" in note for note in fabric.notes)
-    assert any("16 run clockwise, 15 counter-clockwise" in note for note in fabric.notes)
-    assert build(bandwidth_gbps=800.0).notes == ()
+    assert any("rounded down to 775" in note for note in fabric.words.notes)
+    assert any("16 run clockwise, 15 counter-clockwise" in note for note in fabric.words.notes)
+    assert build(bandwidth_gbps=800.0).words.notes == ()
 
 
 def test_less_than_a_wavelength_is_refused():
@@ -42,16 +43,24 @@ def test_only_pairs_in_reach_have_a_route():
 
 def test_degree_is_what_wavelengths_and_reach_allow():
     """Reach 3: 6 peers. 4 wavelengths: 4 at once. 3 GPUs: 2 others."""
-    assert build(reach_hops=3).degree == 6
-    assert build(reach_hops=3, bandwidth_gbps=100.0).degree == 4
-    assert build(gpus=3).degree == 2
-    assert build(gpus=1).degree is None
+    assert build(reach_hops=3).hints.degree == 6
+    assert build(reach_hops=3, bandwidth_gbps=100.0).hints.degree == 4
+    assert build(gpus=3).hints.degree == 2
+    assert build(gpus=1).hints.degree is None
 
 
 def test_only_rings_are_scheduled():
     control = CircuitControl(gpus=4, circuit_gbps=25.0, circuits_per_gpu=4)
-    with pytest.raises(ConfigError, match="topology 'sip-ring'"):
-        RingFast(RingFast.Options()).plan(control, TrafficMatrix.from_pairs(4, [0], [1], [1]), None)
+    traffic = TrafficMatrix.from_pairs(4, [0], [1], [1])
+    with pytest.raises(ConfigError, match="'ring-fast' plans RingCircuits, not CircuitControl"):
+        planned(RingFast(RingFast.Options()), control, traffic, None)
+
+
+def test_a_plan_without_wavelengths_is_refused():
+    control = build().circuits
+    plan = CircuitPlan(gpus=control.gpus, src=[0], dst=[1], gbps=[25.0])
+    with pytest.raises(PluginError, match="does not say which wavelengths it uses on the ring"):
+        control.check(plan)
 
 
 def test_hwsim_needs_wavelengths_that_stay():

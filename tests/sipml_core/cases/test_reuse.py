@@ -5,11 +5,13 @@ import pytest
 
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.variants import variants_of
+from sipml_core.cases.variants import group_shape, variants_of
+from sipml_core.collectives import Direct
 from sipml_core.experiment.reading import EngineTable, Interconnect, Job, StrategyTable
 from sipml_core.gpus import A100, V100
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.prices import Prices
 from sipml_core.model.routes import Routes
 from sipml_core.placement import Algorithm1, Aligned
 from sipml_core.plugin.interfaces import Topology
@@ -59,9 +61,16 @@ FABRIC = Fabric(gpus=4, link_gbps=[100.0], route=nothing_between)
 MODEL = gpt()
 
 
+def variants(one_case, reuse):
+    gbps = one_case.interconnect.cluster.bandwidth_gbps
+    prices = Prices.flat(gbps)
+    shape = group_shape(FABRIC, one_case.plan, prices, gbps)
+    return variants_of(one_case, FABRIC, Direct(None), shape, prices, reuse)
+
+
 def signature(one_case, reuse):
     """What a variant depends on, in numbers."""
-    (variant,) = variants_of(one_case, FABRIC, "direct", reuse)
+    (variant,) = variants(one_case, reuse)
     graph = variant.placement.graph
     return (
         variant.memory_bytes,
@@ -105,9 +114,9 @@ def test_equal_inputs_are_computed_once():
     assert calls == [1, 2]
     one, other = case(MODEL), case(MODEL)
     gpu = one.gpu
-    (first,) = variants_of(one, FABRIC, "direct", reuse)
+    (first,) = variants(one, reuse)
     same = attrs.evolve(other, gpu=gpu, job=attrs.evolve(other.job, placer=one.job.placer, label="another"))
-    (second,) = variants_of(same, FABRIC, "direct", reuse)
+    (second,) = variants(same, reuse)
     assert second.placement is first.placement
 
 

@@ -14,7 +14,7 @@ def same_state(a, b):
     assert a.now_us == pytest.approx(b.now_us, rel=1e-12)
     fast, slow = a.active(), b.active()
     assert fast.transfer.tolist() == slow.transfer.tolist()
-    np.testing.assert_allclose(fast.gbps, slow.gbps, rtol=1e-9, atol=1e-9)
+    np.testing.assert_allclose(fast.gbps, slow.gbps, rtol=1e-12, atol=1e-12)
     np.testing.assert_allclose(a.carried_bytes(), b.carried_bytes(), rtol=1e-9, atol=1e-4)
     np.testing.assert_allclose(a.backlog_bytes(), b.backlog_bytes(), rtol=1e-9, atol=1e-4)
     assert a.waits().tolist() == b.waits().tolist()

@@ -107,3 +107,19 @@ def test_no_link_drifts_above_capacity_in_a_long_run(kit):
         load, found = bottlenecks(network, session.active())
         assert (load <= network.link_gbps * (1 + 1e-9)).all()
         assert all(found)
+
+
+@pytest.mark.parametrize("seed", range(12))
+def test_rates_stay_fair_when_capacities_fall_by_orders_of_magnitude(kit, seed):
+    """From 100 Gbps to 1 Mbps or to nothing, and back: what rounding leaves of the larger rates is not taken
+    for a rate of the smaller ones."""
+    rng = np.random.default_rng(seed)
+    tasks, network = kit.random_job(rng, gpus=12, tasks=10, sends=120, weighted=seed % 2 == 1)
+    session = kit.watched(tasks, network)
+    links = np.arange(len(network.link_gbps), dtype=np.int32)
+    for step in range(1, 120):
+        session.run(until_us=0.5 * step)
+        changed = links[rng.random(len(links)) < rng.choice([0.05, 0.3, 1.0])]
+        session.set_capacity(changed, rng.choice([0.0, 0.001, 40.0, 160.0], size=len(changed)))
+    session.set_capacity(links, np.full(len(links), 100.0))
+    assert session.run() is State.DONE

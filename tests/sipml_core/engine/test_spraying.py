@@ -2,11 +2,11 @@
 
 import numpy as np
 import pytest
-from sipml_core.engine.simulation import open_session, simulate
 
 from sipml_core.engine.bounds import bounds
 from sipml_core.engine.reference import max_min_rates
 from sipml_core.engine.session import State
+from sipml_core.engine.simulation import open_session, simulate
 
 #: Fields of a timeline that hold times or bytes.
 ACCOUNTS = ("start_us", "end_us", "compute_us", "exposed_us", "dark_us", "link_bytes", "link_busy_us")
@@ -121,7 +121,7 @@ def test_kernels_agree_at_every_state(kit, seed, queue):
         assert a.run(until_us) == b.run(until_us)
         fast, slow = a.active(), b.active()
         assert fast.transfer.tolist() == slow.transfer.tolist()
-        np.testing.assert_allclose(fast.gbps, slow.gbps, rtol=1e-9, atol=1e-9)
+        np.testing.assert_allclose(fast.gbps, slow.gbps, rtol=1e-12, atol=1e-12)
         np.testing.assert_allclose(a.carried_bytes(), b.carried_bytes(), rtol=1e-9, atol=1e-4)
         np.testing.assert_allclose(a.backlog_bytes(), b.backlog_bytes(), rtol=1e-9, atol=1e-4)
         changed = links[rng.random(len(links)) < 0.3]

@@ -67,7 +67,7 @@ def test_plan_and_strategy_are_two_names_of_one_table():
 
 
 def test_degrees_name_what_would_do():
-    """A product that is not the number of GPUs, or stages that do not divide it, names the nearest that is."""
+    """A product that is not the number of GPUs, or stages that do not divide it, names the nearest."""
     assert "mp x pp x dp must be 8 GPUs, got mp=3, pp=2; nearest valid: mp=2, dp=2 or mp=4, dp=1" in refusal(
         workload__0__strategy={"mp": 3, "pp": 2}
     )

@@ -4,13 +4,16 @@ import networkx as nx
 import numpy as np
 import pytest
 
+from sipml_core.collectives import EXCHANGES
 from sipml_core.engine.simulation import simulate
 from sipml_core.gpus import V100
+from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.grouptasks import group_tasks
 from sipml_core.lowering.joblowering import lower
 from sipml_core.model.balanced import PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.groupshape import GroupShape
 from sipml_core.model.network import Network
 from sipml_core.model.plan import Plan
 from sipml_core.model.routes import Routes
@@ -22,10 +25,19 @@ from sipml_core.workloads import Gpt
 WHOLE = (0, 1000)
 
 
-def lowered(placement, exchange, **kwargs):
+TREES = {exchange.name: exchange(None) for exchange in EXCHANGES}
+
+
+def trees(exchange, devices, *tiers, relays=True):
+    shape = GroupShape.of(devices=devices, tiers=tiers)
+    return Trees(parents=TREES[exchange].parents(shape), relays=relays)
+
+
+def lowered(placement, exchange, *tiers, relays=True, **kwargs):
     mp = placement.limits.devices
     plan = Plan(mp=mp, dp=1, global_batch=8, exchange=exchange, **kwargs)
-    return lower(placement, plan, Cluster(gpus=mp, bandwidth_gbps=8.0))
+    way = trees(exchange, mp, *tiers, relays=relays)
+    return lower(placement, plan, Cluster(gpus=mp, bandwidth_gbps=8.0), trees=way)
 
 
 def sends(tasks):

@@ -14,6 +14,7 @@ from sipml_core.lowering.joblowering import Lowering
 from sipml_core.model.balanced import Placement, PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.hints import FabricHints
 from sipml_core.model.network import Network
 from sipml_core.model.plan import Plan
 from sipml_core.model.routes import NO_LINK, Routes
@@ -27,7 +28,7 @@ def wired(gpus, middle, *, order=None, latency_us=0.5):
         links = np.column_stack([src, middle(src, dst), gpus + dst])
         return Routes(links=links, latency_us=np.broadcast_to(latency_us, gpus)[src])
 
-    return Fabric(gpus=gpus, link_gbps=np.full(4 * gpus, 0.01), route=route, order=order)
+    return Fabric(gpus=gpus, link_gbps=np.full(4 * gpus, 0.01), route=route, hints=FabricHints(order=order))
 
 
 def switch(gpus, **properties):
@@ -75,7 +76,7 @@ def lowering(placement, dp, fabric, *, gpu_speed=(), **options):
     mp = placement.limits.devices
     plan = Plan(mp=mp, dp=dp, global_batch=dp, **options)
     cluster = Cluster(gpus=mp * dp, bandwidth_gbps=0.01, gpu_speed=gpu_speed)
-    return Lowering.of(GroupTemplate.of(placement, plan), cluster, order=fabric.order)
+    return Lowering.of(GroupTemplate.of(placement, plan), cluster, order=fabric.hints.order)
 
 
 def folded(job, fabric):

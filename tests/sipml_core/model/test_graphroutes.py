@@ -10,6 +10,8 @@ import pytest
 
 from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.hints import FabricHints
+from sipml_core.model.network import check_routes
 
 
 def crossed(fabric, src, dst):
@@ -196,16 +198,23 @@ def test_a_pair_that_only_gpus_join_is_refused_when_they_do_not_forward():
         crossed(Fabric.from_networkx(graph, gpus_forward=False), 0, 2)
 
 
-def test_a_path_longer_than_the_engine_takes_is_refused_and_the_pair_named():
-    graph = nx.path_graph(10)
+def test_routes_have_any_number_of_links():
+    """A ring of 64 forwarding GPUs: 32 links to the opposite one, and the two ports."""
+    graph = nx.cycle_graph(64)
+    nx.set_node_attributes(graph, True, "gpu")
+    nx.set_edge_attributes(graph, 10.0, "gbps")
+    links = crossed(Fabric.from_networkx(graph, port_gbps=15), 0, 32)
+    assert (links[0], len(links), links[-1]) == ("egress 0", 34, "ingress 32")
+
+
+def test_a_torus_of_three_dimensions_has_routes():
+    """8 x 8 x 8: 4 steps along each dimension to the farthest."""
+    graph = nx.grid_graph((8, 8, 8), periodic=True)
     nx.set_node_attributes(graph, True, "gpu")
     nx.set_edge_attributes(graph, 10.0, "gbps")
     fabric = Fabric.from_networkx(graph)
-    assert len(crossed(fabric, 0, 8)) == 8
-    with pytest.raises(InfeasibleError, match=r"GPU 0 \(0\) to GPU 9 \(9\) .* at most 8 links"):
-        crossed(fabric, 0, 9)
-    with pytest.raises(InfeasibleError, match=r"GPU 1 \(1\) to GPU 9 \(9\).*9 links, its ports included"):
-        crossed(Fabric.from_networkx(graph, port_gbps=15), 1, 9)
+    far = list(graph.nodes).index((4, 4, 4))
+    assert len(crossed(fabric, 0, far)) == 12
 
 
 def test_a_disconnected_graph_is_refused_with_both_parts_named():
@@ -288,8 +297,9 @@ def test_a_mistyped_routing_is_refused_with_the_nearest():
 
 
 def test_other_properties_reach_the_fabric():
-    fabric = Fabric.from_networkx(star(4), server_gpus=2, notes=("a note",))
-    assert (fabric.server_gpus, fabric.notes) == (2, ("a note",))
+    hints = FabricHints(tiers=(("server", 2), ("rack", 4)))
+    fabric = Fabric.from_networkx(star(4), hints=hints, notes=("a note",))
+    assert (fabric.hints.server_gpus, fabric.words.notes) == (2, ("a note",))
 
 
 def test_all_pairs_of_1024_gpus_are_routed():
@@ -305,3 +315,84 @@ def test_numpy_truth_values_mark_gpus():
     nx.set_edge_attributes(graph, 100, "gbps")
     nx.set_node_attributes(graph, dict(zip("abc", np.array([True, False, True]), strict=True)), "gpu")
     assert Fabric.from_networkx(graph).gpus == 2
+
+
+def planes(count=4, gbps=25.0, gpus=2):
+    """GPUs joined to every one of so many switches."""
+    graph = nx.Graph()
+    graph.add_nodes_from(range(gpus), gpu=True)
+    graph.add_edges_from([(gpu, f"s{k}") for gpu in range(gpus) for k in range(count)], gbps=gbps)
+    return graph
+
+
+def shares(fabric, src, dst):
+    """{name: weight} of the links that one pair crosses."""
+    routes = fabric.route(np.array([src]), np.array([dst])).flat()
+    return {fabric.link_name(k): w for k, w in zip(routes.links, routes.weight, strict=True)}
+
+
+def test_equal_planes_are_sprayed_by_default():
+    """Four planes of B/4: a quarter over each."""
+    assert shares(Fabric.from_networkx(planes()), 0, 1) == {
+        name: 0.25 for k in range(4) for name in (f"0->s{k}", f"s{k}->1")
+    }
+
+
+def test_four_planes_of_a_quarter_give_the_whole_bandwidth():
+    """12 500 bytes at 100 Gbps take 1 us, also where a port of 100 Gbps is asked for."""
+    from sipml_core.engine import simulate
+    from sipml_core.model.network import Network
+    from sipml_core.testing.jobs import transfers_only
+
+    tasks = transfers_only(2, [0], [1], [12_500.0])
+    for port_gbps in (None, 100.0):
+        network = Network.of(Fabric.from_networkx(planes(), port_gbps=port_gbps), tasks)
+        assert simulate(tasks, network).total_us == pytest.approx(1.0)
+
+
+@pytest.mark.parametrize("spoil", ["a slower link", "a link between planes", "a GPU without one"])
+def test_planes_that_are_not_equal_are_not_sprayed_by_default(spoil):
+    graph = planes(gpus=3)
+    if spoil == "a slower link":
+        graph.edges[1, "s2"]["gbps"] = 10.0
+    elif spoil == "a link between planes":
+        graph.add_edges_from([("s0", f"s{k}") for k in (1, 2, 3)], gbps=25.0)
+    else:
+        graph.remove_edge(1, "s2")
+    fabric = Fabric.from_networkx(graph)
+    assert set(shares(fabric, 0, 2).values()) == {1.0}
+
+
+def test_spraying_gives_each_shortest_path_the_same_part():
+    """Of three paths of three links, two share a->b: 0 takes two thirds there, and a third through c."""
+    graph = nx.DiGraph()
+    graph.add_nodes_from([0, 1], gpu=True)
+    paths = [(0, "a"), ("a", "b"), ("a", "d"), ("b", 1), ("d", 1), (0, "c"), ("c", "e"), ("e", 1), (1, 0)]
+    graph.add_edges_from(paths, gbps=10.0, latency_us=1.0)
+    graph.edges["c", "e"]["latency_us"] = 5.0
+    fabric = Fabric.from_networkx(graph, routing="spray", port_gbps=15.0)
+    third = pytest.approx(1 / 3)
+    assert shares(fabric, 0, 1) == {
+        "egress 0": 1.0, "0->a": pytest.approx(2 / 3), "a->b": third, "a->d": third, "b->1": third,
+        "d->1": third, "0->c": third, "c->e": third, "e->1": third, "ingress 1": 1.0,
+    }  # fmt: skip
+    assert fabric.route(np.array([0]), np.array([1])).latency_us.tolist() == [7.0]
+
+
+def test_sprayed_routes_of_many_pairs_are_those_of_each_alone():
+    fabric = Fabric.from_networkx(fat_tree(), routing="spray")
+    src, dst = all_pairs(16)
+    together = fabric.route(src, dst)
+    for k in (0, 17, 100):
+        alone = fabric.route(src[[k]], dst[[k]])
+        entries = slice(together.start[k], together.start[k + 1])
+        assert together.links[entries].tolist() == alone.links.tolist()
+        assert together.weight[entries].tolist() == alone.weight.tolist()
+
+
+@pytest.mark.parametrize("routing", ["ecmp", "shortest", "spray"])
+def test_routes_of_a_graph_lead_from_link_to_link(routing):
+    """Whatever the way, and with ports."""
+    fabric = Fabric.from_networkx(fat_tree(), routing=routing, port_gbps=50.0)
+    pairs = all_pairs(16)
+    check_routes(fabric, *pairs, fabric.route(*pairs))

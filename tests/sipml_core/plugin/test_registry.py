@@ -92,7 +92,11 @@ def test_a_sound_plugin_offers_its_topology(install, found):
             "a type in its Options cannot be resolved: NameError: name 'Lost' is not defined",
         ),
         ("def f(:", "is left out: SyntaxError"),
-        (sound() + "\nSIPML_API = 99", "is left out: it was written for plugin API 99, this sipml has 1"),
+        (sound() + "\nSIPML_API = 99", "is left out: it was written for plugin API 99, this sipml has 2"),
+        (
+            sound() + "\nSIPML_API = 1",
+            r"written for plugin API 1, this sipml has 2; give hints .*, then set SIPML_API = 2",
+        ),
         (sound().replace("def sipml_topol", "def sipml_tpol"), "left out: unknown hook 'sipml_tpologies'"),
         (sound().replace("sipml_topologies()", "sipml_topologies(speed)"), "is left out: .*speed"),
         (sound().replace("[Net]", "None"), "sipml_topologies failed: TypeError"),

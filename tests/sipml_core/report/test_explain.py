@@ -54,7 +54,7 @@ def test_every_column_shows_the_field_it_says(explained, columns):
         "next best": ["along i", "-"],
         "would add": ["100 us", "-"],
     }
-    assert table.title == "tiny on switch: mp 3 x dp 8, global batch 96, layout 'auto'"
+    assert table.title.plain == "tiny on switch: mp 3 x dp 8, global batch 96, layout 'auto'"
 
 
 def test_a_fixed_layout_has_dimensions_and_who_does_what(explained, columns):

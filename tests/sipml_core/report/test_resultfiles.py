@@ -1,5 +1,6 @@
 """The files of a run: each column and key holds the field it is named for."""
 
+import hashlib
 import json
 import tomllib
 
@@ -12,21 +13,26 @@ from sipml_core.report.resultfiles import prepare_folder, write_atomically, writ
 
 #: summary.csv of `fakes.case_result`, column by column.
 SUMMARY = {
-    "workload": "model", "topology": "net", "gpus": "24", "bandwidth_gbps": "700.0", "mp": "3", "dp": "8",
+    "workload": "model", "topology": "net", "options": "reach = 7",
+    "status": "ok", "reason": "", "gpus": "24", "bandwidth_gbps": "700.0", "mp": "3", "dp": "8",
     "global_batch": "96", "scheduler": "planner", "all_reduce": "two-tier", "exchange": "chain",
-    "iteration_us": "1111.0", "compute_us": "222.0", "exposed_us": "333.0", "dark_us": "44.0",
+    "iteration_us": "1111.0", "compute_us": "222.0", "compute_max_us": "288.0",
+    "exposed_us": "333.0", "dark_us": "44.0",
     "idle_us": "512.0", "lower_bound_us": "777.0", "network_bytes": "132000000.0",
     "gradient_bytes": "66000000.0", "memory_bytes": "8800000000.0", "decisions": "17",
-    "steps_to_accuracy": "13000.0", "time_to_accuracy_s": "99.0", "extrapolated": "false", "speedup": "2.5",
-    "notes": "first note; second note", "pp": "6", "micro_batch": "9", "schedule": "in order", "zero": "2",
+    "samples_per_s": "86400.0", "tokens_per_s": "5500000.0", "goal": "accuracy",
+    "steps_to_accuracy": "13000.0", "time_to_accuracy_s": "99.0", "time_to_goal_s": "99.0",
+    "extrapolated": "false", "speedup": "2.5",
+    "notes": "first note; second note",
+    "pp": "6", "micro_batch": "9", "schedule": "in order", "zero": "2",
 }  # fmt: skip
 
 
 @pytest.fixture
 def result(fakes):
     return Result(
-        title="by hand", seed=5, version="1.2", baseline="base", experiment={"title": "by hand", "seed": 4},
-        cases=(fakes.case_result(),), sources={"model": "a paper"},
+        title="by hand", seed=5, version="1.2", baseline="base", experiment={"title": "by hand", "seed": 5},
+        cases=(fakes.case_result(),), sources={"model": "a paper"}, versions={"numpy": "2.1"},
     )  # fmt: skip
 
 
@@ -42,7 +48,8 @@ def test_result_json_holds_each_field_under_its_key(result, tmp_path):
     (case,) = stored.pop("cases")
     assert stored == {
         "title": "by hand", "seed": 5, "version": "1.2", "baseline": "base",
-        "experiment": {"title": "by hand", "seed": 4}, "sources": {"model": "a paper"},
+        "experiment": {"title": "by hand", "seed": 5}, "sources": {"model": "a paper"},
+        "versions": {"numpy": "2.1"}, "files": {}, "candidates": [],
     }  # fmt: skip
     assert case.pop("notes") == ["first note", "second note"]
     assert case.pop("extrapolated") is False
@@ -51,13 +58,55 @@ def test_result_json_holds_each_field_under_its_key(result, tmp_path):
 
 
 def test_experiment_toml_has_the_seed_that_was_used(result, tmp_path):
-    """5, not the 4 of the file: --seed replaced it."""
     assert [path.name for path in write_result(result, tmp_path)] == [
         "result.json", "summary.csv", "experiment.toml",
     ]  # fmt: skip
     text = (tmp_path / "experiment.toml").read_text()
     assert tomllib.loads(text) == {"title": "by hand", "seed": 5}
     assert text.startswith("# Written by sipml 1.2;")
+    assert "\n# Made with numpy 2.1\n" in text
+
+
+def test_a_case_that_did_not_run_has_no_numbers(result, tmp_path, records):
+    """Empty in summary.csv, null in result.json; the reason stands in both."""
+    unfit = CaseResult(
+        workload="model", topology="small", status="infeasible", reason="no room", gpus=24, bandwidth_gbps=7.0
+    )
+    write_result(attrs.evolve(result, cases=(*result.cases, unfit)), tmp_path)
+    _, row = records(tmp_path / "summary.csv")
+    assert (row["status"], row["reason"]) == ("infeasible", "no room")
+    assert {key for key, value in row.items() if value} == {
+        "workload", "topology", "status", "reason", "gpus", "bandwidth_gbps", "extrapolated",
+    }  # fmt: skip
+    stored = json.loads((tmp_path / "result.json").read_text())["cases"][1]
+    assert stored["iteration_us"] is stored["speedup"] is stored["mp"] is None
+
+
+def test_the_plans_that_were_tried_are_in_a_file_of_their_own(result, fakes, tmp_path, records):
+    """And a file of an earlier run, in which degrees were left out, does not stay."""
+    losers = tuple(fakes.case_result(mp=mp) for mp in (1, 2, 3))
+    write_result(attrs.evolve(result, candidates=losers), tmp_path)
+    assert [row["mp"] for row in records(tmp_path / "candidates.csv")] == ["1", "2", "3"]
+    write_result(result, tmp_path)
+    assert not (tmp_path / "candidates.csv").exists()
+
+
+def test_files_are_copied_and_no_path_of_the_machine_stands_anywhere(result, tmp_path):
+    """Two files of one name, in different folders, stay two."""
+    texts = {}
+    for folder in ("a", "b"):
+        (tmp_path / folder).mkdir()
+        texts[folder] = tmp_path / folder / "net.csv"
+        texts[folder].write_text(folder)
+    hashes = {str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in texts.values()}
+    named = {"title": "by hand", "topology": [{"file": str(path)} for path in texts.values()]}
+    out = tmp_path / "out"
+    out.mkdir()
+    write_result(attrs.evolve(result, experiment=named, files=hashes), out)
+    table = tomllib.loads((out / "experiment.toml").read_text())
+    assert [(out / each["file"]).read_text() for each in table["topology"]] == ["a", "b"]
+    for name in ("experiment.toml", "result.json", "summary.csv"):
+        assert str(tmp_path) not in (out / name).read_text()
 
 
 def test_a_number_that_json_does_not_have_is_refused_and_nothing_is_written(result, tmp_path):

@@ -1,12 +1,13 @@
 """The tables and files of a search: each column shows the field it says."""
 
+import io
 import json
 
 import attrs
 import pytest
 
-from sipml_core.report.searchreport import search_footnotes, search_tables, winners_table, write_search
-from sipml_core.search.searchresult import SearchResult, SearchRow
+from sipml_core.report.searchreport import search_footnotes, search_tables, winners_tables, write_search
+from sipml_core.searching.searchresult import SearchResult, SearchRow
 
 
 def result(rows, best=(), baseline="base"):
@@ -54,7 +55,7 @@ def test_every_column_shows_the_field_it_says(fakes, columns, changes, cells):
 def test_the_title_counts_what_became_of_the_candidates(fakes):
     rows = [fakes.search_row(), fakes.search_row(), fakes.search_row(**NOT_SIMULATED)]
     (table,) = search_tables(result(rows))
-    assert table.title == "model on net: 24 GPUs, 2 simulated, 1 estimated"
+    assert table.title.plain == "model on net: 24 GPUs, 2 simulated, 1 estimated"
 
 
 def test_rows_stand_by_simulated_time_then_by_estimate_and_the_infeasible_last(fakes, columns):
@@ -76,10 +77,10 @@ def test_eight_rows_are_shown_and_the_best_of_pure_data_parallelism(fakes, colum
     rows[11] = attrs.evolve(rows[11], mp=1)
     (table,) = search_tables(result(rows))
     assert columns(table)["batch"] == [*map(str, range(1, 9)), "11"]
-    assert table.caption == "12 candidates in all; every one is in search.csv"
+    assert table.caption.plain == "12 candidates in all; every one is in search.csv"
     (whole,) = search_tables(result(rows), shown=None)
     assert whole.row_count == 12
-    assert whole.caption is None
+    assert not whole.caption
 
 
 def test_the_winner_of_a_table_is_bold(fakes):
@@ -112,22 +113,24 @@ WINNER = {
     [
         ({}, {}),
         ({"topology": "base"}, {"interconnect": "base", "speed-up": "baseline", "pure DP": "infeasible"}),
-        ({"speedup": float("nan")}, {"speed-up": "-"}),
+        ({"speedup": None}, {"speed-up": "-"}),
         ({"extrapolated": True}, {"to accuracy": "1.65 min*"}),
     ],
     ids=["plain", "baseline", "the baseline cannot run", "extrapolated"],
 )
 def test_every_column_of_the_winners_shows_the_field_it_says(fakes, columns, changes, cells):
-    table = winners_table(winners(fakes, **changes))
+    (table,) = winners_tables(winners(fakes, **changes))
     assert columns(table) == {heading: [cell] for heading, cell in {**WINNER, **cells}.items()}
 
 
 #: search.csv of `fakes.search_row`, column by column.
 RECORD = {
-    "workload": "model", "topology": "net", "gpus": "24", "bandwidth_gbps": "700.0", "mp": "3", "dp": "8",
-    "global_batch": "96", "layout": "tensor", "placer": "aligned", "status": "simulated", "best": "true",
-    "estimate_us": "1200.0", "iteration_us": "1000.0", "error": "0.2", "steps_to_accuracy": "13000.0",
-    "estimate_s": "15.6", "time_to_accuracy_s": "13.0", "all_reduce": "two-tier", "exchange": "chain",
+    "workload": "model", "topology": "net", "options": "reach = 7", "gpus": "24", "bandwidth_gbps": "700.0",
+    "mp": "3", "dp": "8", "global_batch": "96", "layout": "tensor", "placer": "aligned",
+    "status": "simulated", "best": "true", "estimate_us": "1200.0", "iteration_us": "1000.0", "error": "0.2",
+    "goal": "accuracy", "steps_to_accuracy": "13000.0",
+    "estimate_s": "15.6", "time_to_accuracy_s": "13.0", "time_to_goal_s": "13.0",
+    "all_reduce": "two-tier", "exchange": "chain",
     "memory_bytes": "8800000000.0", "extrapolated": "true", "tight_memory": "false", "reason": "",
 }  # fmt: skip
 
@@ -138,13 +141,13 @@ def test_search_csv_holds_each_field_in_its_column(fakes, tmp_path, records):
     first, second = records(tmp_path / "search.csv")
     assert first == RECORD
     assert list(first) == [field.name for field in attrs.fields(SearchRow)]
-    assert {key for key in second if second[key] != first[key]} == set(NOT_SIMULATED)
+    assert {key for key in second if second[key] != first[key]} == {*NOT_SIMULATED, "time_to_goal_s"}
     assert [second[key] for key in ("iteration_us", "error", "time_to_accuracy_s")] == ["", "", ""]
 
 
 def test_search_json_holds_each_field_under_its_key(fakes, tmp_path):
     """Rows, and winners in full; a speed-up over a baseline that cannot run is null."""
-    found = result([fakes.search_row()], [fakes.case_result(speedup=float("nan"))])
+    found = result([fakes.search_row()], [fakes.case_result(speedup=None)])
     write_search(found, tmp_path)
     stored = json.loads((tmp_path / "search.json").read_text())
     assert stored.pop("rows") == [attrs.asdict(fakes.search_row())]
@@ -152,7 +155,7 @@ def test_search_json_holds_each_field_under_its_key(fakes, tmp_path):
     assert case == attrs.asdict(fakes.case_result(speedup=None)) | {"notes": ["first note", "second note"]}
     assert stored == {
         "title": "by hand", "seed": 5, "version": "1.2", "baseline": "base",
-        "experiment": {"title": "by hand"}, "sources": {"model": "a paper"},
+        "experiment": {"title": "by hand"}, "sources": {"model": "a paper"}, "versions": {}, "files": {},
     }  # fmt: skip
 
 
@@ -168,3 +171,29 @@ def test_footnotes_explain_every_mark_and_who_cannot_run(fakes):
     ]
     plain = fakes.search_row(extrapolated=False)
     assert search_footnotes(result([plain], [fakes.case_result()])) == []
+
+
+@pytest.mark.parametrize("width", [80, 100, 150])
+def test_the_answer_is_never_cut(fakes, columns, width):
+    """Long names and numbers, in 80 columns: what decides stands in full, whatever else is left out."""
+    from rich.console import Console
+
+    names = {"workload": "megatron-18b", "topology": "sip-ring, reach 16"}
+    best = fakes.case_result(**names, mp=1024, dp=1024, global_batch=1048576, time_to_goal_s=154.1)
+    row = fakes.search_row(**names, mp=1024, dp=1024, global_batch=1048576)
+    found = result([row], [best])
+    console = Console(width=width, record=True, file=io.StringIO())
+    for table in (*winners_tables(found, width), *search_tables(found, width)):
+        console.print(table)
+    text = console.export_text()
+    assert "\u2026" not in text
+    for answer in ("sip-ring, reach 16", "1024 x 1024", "1048576", "2.568 min", "13 s"):
+        assert answer in text
+
+
+def test_a_model_without_a_curve_is_searched_for_the_least_time_of_its_tokens(fakes, columns):
+    tokens = {"goal": "300 billion tokens", "time_to_accuracy_s": None, "time_to_goal_s": 3e5}
+    found = result([fakes.search_row(**tokens)], [fakes.case_result(**tokens)])
+    (table,) = winners_tables(found)
+    assert table.title.plain == "least time for 300 billion tokens"
+    assert columns(table)["to 300 billion tokens"] == ["83.33 h"]

@@ -2,7 +2,7 @@
 
 import pytest
 
-from sipml_core.model.results import Result
+from sipml_core.model.results import CaseResult, Result
 from sipml_core.report.tables import footnotes, result_tables
 
 
@@ -17,7 +17,9 @@ CELLS = {
     "interconnect": "net",
     "mp x dp": "3 x 8 (pp 6)",
     "iteration": "1.111 ms",
+    "bound": "777 us",
     "compute": "222 us",
+    "largest": "288 us",
     "exposed": "333 us",
     "dark": "44 us",
     "idle": "512 us",
@@ -28,17 +30,21 @@ CELLS = {
 NARROW = ["interconnect", "mp x dp", "iteration", "exposed", "to accuracy", "speed-up"]
 
 
+def titled(table):
+    return table.title.plain
+
+
 def test_every_column_shows_the_field_it_says(fakes, columns):
     (table,) = result_tables(result(fakes.case_result()))
     assert columns(table) == {heading: [cell] for heading, cell in CELLS.items()}
-    assert table.title == "model: 24 GPUs, global batch 96"
-    assert table.caption is None
+    assert titled(table) == "model: 24 GPUs, global batch 96"
+    assert not table.caption
 
 
 def test_a_narrow_table_has_the_main_columns_with_the_same_cells(fakes, columns):
     (table,) = result_tables(result(fakes.case_result()), width=80)
     assert columns(table) == {heading: [CELLS[heading]] for heading in NARROW}
-    assert "summary.csv" in table.caption
+    assert "summary.csv" in table.caption.plain
 
 
 def test_each_workload_has_a_table_and_each_interconnect_a_row(fakes, columns):
@@ -49,7 +55,7 @@ def test_each_workload_has_a_table_and_each_interconnect_a_row(fakes, columns):
         for topology in ("base", "net")
     ]
     first, second = result_tables(result(*cases))
-    assert (first.title.split(":")[0], second.title.split(":")[0]) == ("b", "a")
+    assert (titled(first).split(":")[0], titled(second).split(":")[0]) == ("b", "a")
     assert columns(first)["interconnect"] == ["base", "net"]
     assert columns(first)["speed-up"] == ["baseline", "2.50x"]
 
@@ -73,3 +79,31 @@ def test_notes_name_their_case_and_are_said_once(fakes):
 def test_a_speedup_below_one_is_slower_than_the_baseline(fakes, columns, speedup, shown):
     (table,) = result_tables(result(fakes.case_result(speedup=speedup)))
     assert columns(table)["speed-up"] == [shown]
+
+
+def test_time_for_tokens_stands_where_accuracy_was_not_measured(fakes, columns):
+    """3e5 s are 83.33 h."""
+    case = fakes.case_result(
+        goal="300 billion tokens", steps_to_accuracy=None, time_to_accuracy_s=None, time_to_goal_s=3e5
+    )
+    (table,) = result_tables(result(case))
+    assert columns(table)["to 300 billion tokens"] == ["83.33 h"]
+    assert columns(table)["tokens/s"] == ["5.5e+06"]
+    assert "to accuracy" not in columns(table)
+    assert footnotes(result(case))[-1] == (
+        "model: no convergence curve was measured for this model; time for 300 billion tokens instead"
+    )
+
+
+@pytest.mark.parametrize("width", [30, 60, 80, 150])
+def test_a_case_that_did_not_run_is_a_row_with_its_reason(fakes, columns, width):
+    """Whatever the width: no number, and the reason in full below."""
+    unfit = CaseResult(
+        workload="model", topology="tight [net]", status="infeasible", reason="288 GB, has 32 [GB]",
+        gpus=24, bandwidth_gbps=700.0,
+    )  # fmt: skip
+    (table,) = result_tables(result(fakes.case_result(), unfit), width=width)
+    assert columns(table)["interconnect"] == ["net", "tight [net]"]
+    assert columns(table)["iteration"] == ["1.111 ms", "infeasible"]
+    assert columns(table)["to accuracy"][1] == "-"
+    assert "tight [net]: infeasible: 288 GB, has 32 [GB]" in table.caption.plain

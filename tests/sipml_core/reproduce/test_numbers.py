@@ -7,8 +7,8 @@ from sipml_core.model.progress import SILENT
 from sipml_core.reproduce import numbers as numbers_module
 from sipml_core.reproduce.numbers import carry_out, judge
 from sipml_core.reproduce.study import Claim, Point, Series, Study
-from sipml_core.search.cache import AnswerCache
-from sipml_core.search.searchresult import SearchResult
+from sipml_core.searching.cache import AnswerCache
+from sipml_core.searching.searchresult import SearchResult
 
 
 def test_hours_milliseconds_and_samples_per_second(fakes):

@@ -6,6 +6,7 @@ import pytest
 from sipml_core.errors import InfeasibleError
 from sipml_core.model.circuits import CircuitControl, CircuitPlan
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.hints import FabricWords
 from sipml_core.model.network import check_routes
 from sipml_core.model.routes import Routes
 from sipml_core.model.traffic import TrafficMatrix
@@ -25,7 +26,7 @@ def circuit_fabric(gpus, padded=False):
     fabric = Fabric(
         gpus=gpus,
         link_gbps=np.full(2 * gpus, 100.0),
-        link_names=lambda link: f"egress {link}" if link < gpus else f"ingress {link - gpus}",
+        words=FabricWords(link_names=lambda k: f"egress {k}" if k < gpus else f"ingress {k - gpus}"),
         route=route,
         circuits=CircuitControl(gpus=gpus, circuit_gbps=25.0, circuits_per_gpu=4),
     )

@@ -89,9 +89,20 @@ def test_the_transformer_takes_berts_shape_and_says_so():
 
 def test_gpt3s_tokens_are_counted_as_sequences_and_called_relative():
     """1 182 793 728 tokens at 2048 are 577 536 sequences, 282 steps: a run from a checkpoint."""
-    found = Gpt(Gpt.Options()).convergence(2048)
+    gpt3 = Gpt(Gpt.Options(layers=96, hidden=12288, heads=96, sequence=2048, curve="gpt3_175b"))
+    found = gpt3.convergence(2048)
     assert found.steps == pytest.approx(282.0)
     assert "checkpoint" in found.source
+
+
+@pytest.mark.parametrize(
+    ("workload", "curve"), [(Gpt, "gpt3_175b"), (Megatron, "gpt3_175b"), (ResNet50, "bert_large")]
+)
+def test_a_measured_curve_is_never_applied_to_another_model(workload, curve):
+    """GPT-2 medium is no GPT-3; by default it has no curve at all."""
+    with pytest.raises(ConfigError, match=f"curve: '{curve}' was measured for another model"):
+        workload(workload.Options(curve=curve))
+    assert Gpt(Gpt.Options()).convergence(512) is None
 
 
 def test_a_users_table(tmp_path):

@@ -1,0 +1,61 @@
+"""What a result was made with: versions of everything that decides it, hashes of the files it read."""
+
+from __future__ import annotations
+
+import hashlib
+import platform
+from functools import cache
+from importlib.metadata import PackageNotFoundError, entry_points, version
+from pathlib import Path
+
+from sipml_core import __version__
+from sipml_core.experiment import Experiment, components_of, files_of
+
+#: Packages that decide numbers.
+PACKAGES = ("numpy", "highspy", "networkx")
+
+
+def versions(experiment: Experiment) -> dict[str, str]:
+    """Return the versions of sipml, Python, packages that decide numbers, and distributions of components."""
+    owners = _owners()
+    modules = {type(component).__module__.partition(".")[0] for component in components_of(experiment)}
+    distributions = {owners[module] for module in modules if module in owners}
+    return {
+        "sipml": __version__,
+        "python": platform.python_version(),
+        **package_versions(),
+        **{name: _version(name) for name in sorted(distributions - {"sipml"})},
+    }
+
+
+@cache
+def package_versions() -> dict[str, str]:
+    """Return the versions of the packages that decide numbers."""
+    return {name: _version(name) for name in PACKAGES}
+
+
+@cache
+def _owners() -> dict[str, str]:
+    """The distribution that brings the plugin in each top-level package."""
+    return {
+        point.value.partition(":")[0].partition(".")[0]: point.dist.name
+        for point in entry_points(group="sipml")
+        if point.dist
+    }
+
+
+def _version(name: str) -> str:
+    try:
+        return version(name)
+    except PackageNotFoundError:
+        return "not installed"
+
+
+def hashes_of_files(experiment: Experiment) -> dict[str, str]:
+    """Return the SHA-256 of each file that an option names, by its absolute name."""
+    names = {name for component in components_of(experiment) for name in files_of(component)}
+    return {
+        name: hashlib.sha256(Path(name).read_bytes()).hexdigest()
+        for name in sorted(names)
+        if Path(name).is_file()
+    }

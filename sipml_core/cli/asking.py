@@ -1,0 +1,105 @@
+"""What commands share: arguments that name and change an experiment, plugins with warnings, a console."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import click
+
+if TYPE_CHECKING:
+    from sipml_core.experiment import Experiment
+    from sipml_core.plugin import Registry
+
+#: Columns where there is no terminal and COLUMNS says nothing: wide enough for the tables.
+NO_TERMINAL = 160
+
+
+def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """FILE and the options that change it."""
+    for decorate in (
+        click.option(
+            "--seed", type=click.IntRange(min=0, max=2**63 - 1), help="Replaces the seed in the file."
+        ),
+        click.option(
+            "--set", "overrides", multiple=True, metavar="SECTION.KEY=VALUE",
+            help="Change one value; may be given again. In a list of tables the next part selects by name: "
+            "--set topology.sip-ring.reach_hops=8; without it all tables change.",
+        ),
+        click.argument("file", type=click.Path(path_type=Path)),
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How a search is run, which changes nothing about its result."""
+    for decorate in (
+        click.option("--no-cache", is_flag=True, help="Neither use nor keep earlier answers."),
+        click.option(
+            "--cache", type=click.Path(path_type=Path),
+            help="Folder of earlier answers; default sipml in the user's cache folder.",
+        ),
+        click.option(
+            "--jobs", type=click.IntRange(min=1), help="Processes; default one for each CPU. Same result."
+        ),
+    ):  # fmt: skip
+        command = decorate(command)
+    return command
+
+
+def opened(file: Path, overrides: tuple[str, ...], seed: int | None) -> tuple[Registry, Experiment]:
+    """Return the plugins and the experiment of FILE, changed as the options say."""
+    from sipml_core.experiment import apply_overrides, open_experiment
+
+    def changed(tables: dict[str, Any]) -> dict[str, Any]:
+        tables = apply_overrides(tables, overrides)
+        return tables if seed is None else {**tables, "seed": seed}
+
+    registry = plugins_with_warnings()
+    return registry, open_experiment(file, registry, change=changed)
+
+
+def plugins_with_warnings() -> Registry:
+    """Return the loaded plugins; problems are warnings, the rest still works."""
+    from sipml_core.plugin import load
+
+    registry = load()
+    warn(registry.problems)
+    return registry
+
+
+def warn(problems: list[str]) -> None:
+    """One line on stderr for each problem that does not stop the command."""
+    for problem in problems:
+        click.echo(f"sipml: warning: {problem}", err=True)
+
+
+def cache_folder(cache: Path | None, no_cache: bool) -> Path | None:
+    """Return where answers are kept; None: nowhere."""
+    from sipml_core.searching import default_cache_folder
+
+    return None if no_cache else cache or default_cache_folder()
+
+
+def console() -> Any:
+    """Return stdout: as wide as the terminal or COLUMNS say, else wide enough for the tables."""
+    import os
+
+    from rich.console import Console
+
+    if os.environ.get("COLUMNS", "").isdigit():
+        return Console(width=max(20, int(os.environ["COLUMNS"])))
+    terminal = Console()
+    return terminal if terminal.is_terminal else Console(width=NO_TERMINAL)
+
+
+def say(line: str) -> None:
+    """A footnote on stdout, as it is: text from users is no markup."""
+    console().print(line, style="dim", highlight=False, soft_wrap=True, markup=False)
+
+
+def wrote(files: list[Path]) -> None:
+    """Say on stderr what was written."""
+    click.echo(f"wrote {', '.join(str(path) for path in files)}", err=True)

@@ -1,0 +1,70 @@
+"""``reproduce``: the paper's evaluation."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from sipml_core.cli.asking import (
+    cache_folder,
+    console,
+    plugins_with_warnings,
+    say,
+    search_options,
+    wrote,
+)
+from sipml_core.cli.keeping import computing, now_left
+
+
+@click.command()
+@click.argument("studies", nargs=-1)
+@click.option("--quick", is_flag=True, help="64 GPUs and fewer points: a look, not the paper's scale.")
+@search_options
+@click.option(
+    "--out", type=click.Path(path_type=Path), help="Default results/reproduce, or results/reproduce-quick."
+)
+@click.option("--picture/--no-picture", default=True, help="Draw the figures (needs matplotlib).")
+def reproduce(
+    studies: tuple[str, ...],
+    quick: bool,
+    jobs: int | None,
+    cache: Path | None,
+    no_cache: bool,
+    out: Path | None,
+    picture: bool,
+) -> None:
+    """Repeat the paper's evaluation: fig1 fig5 fig6 degree latency scale claims, or all (the
+    default, with ablations: what our assumptions change).
+
+    Writes a figure (PNG and SVG) and the numbers (CSV) of each study, and holds the paper's claims
+    against them.
+
+    \b
+    Example:
+      python -m sipml_core reproduce claims fig5 --quick
+    """
+    from sipml_core.report import finding_tables, new_figure, reproduction_footnotes, write_finding
+    from sipml_core.reproduce import carry_out, study_names
+    from sipml_core.searching import AnswerCache
+
+    names = study_names() if not studies or "all" in studies else list(dict.fromkeys(studies))
+    folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")
+    if picture:
+        new_figure(1, 1)
+    answers_in = cache_folder(cache, no_cache)
+    with computing(folder, answers_in) as progress:
+        findings = carry_out(
+            names, plugins_with_warnings(), quick=quick, jobs=jobs or os.cpu_count() or 1,
+            cache=AnswerCache(answers_in), progress=progress,
+        )  # fmt: skip
+        files = [path for finding in findings for path in write_finding(finding, folder, picture)]
+        now_left(f"; results are in {folder}")
+    wrote(files)
+    shown = console()
+    for finding in findings:
+        for table in finding_tables(finding):
+            shown.print(table)
+    for line in reproduction_footnotes(findings):
+        say(line)

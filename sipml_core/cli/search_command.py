@@ -1,0 +1,97 @@
+"""``search`` and ``explain``: the plans with the least time, and why ops are cut as they are."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+import click
+
+from sipml_core.cli.asking import (
+    cache_folder,
+    console,
+    experiment_options,
+    opened,
+    say,
+    search_options,
+    wrote,
+)
+from sipml_core.cli.keeping import computing, now_left
+
+
+@click.command()
+@experiment_options
+@search_options
+@click.option("--top", type=click.IntRange(min=1), help="Strategies simulated in full, per case.")
+@click.option("--all", "everything", is_flag=True, help="Show every candidate, not only the best.")
+@click.option("--explain", "details", is_flag=True, help="Also say how the winners cut every op, and why.")
+@click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/<title>.")
+def search(
+    file: Path,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    jobs: int | None,
+    cache: Path | None,
+    no_cache: bool,
+    top: int | None,
+    everything: bool,
+    details: bool,
+    out: Path | None,
+) -> None:
+    """Find the strategy with the least time-to-accuracy for every workload on every interconnect.
+
+    Global batches x (mp, dp) x layouts x placers are estimated, the best few simulated in full. The
+    [search] table of FILE says what is tried. Writes search.csv and search.json to the results folder.
+
+    \b
+    Example:
+      python -m sipml_core search quickstart.toml
+    """
+    from sipml_core.report import (
+        SHOWN,
+        search_footnotes,
+        search_tables,
+        winner_tables,
+        winners_tables,
+        write_search,
+    )
+    from sipml_core.searching import AnswerCache
+    from sipml_core.searching import search as search_experiments
+
+    if top is not None:
+        overrides = (*overrides, f"workload.search.top={top}")
+    _, experiment = opened(file, overrides, seed)
+    folder = out or Path("results") / experiment.title
+    answers_in = cache_folder(cache, no_cache)
+    with computing(folder, answers_in) as progress:
+        (result,) = search_experiments(
+            [experiment], jobs=jobs or os.cpu_count() or 1, cache=AnswerCache(answers_in), progress=progress
+        )
+        files = write_search(result, folder)
+        now_left(f"; results are in {folder}")
+    wrote(files)
+    shown = console()
+    for table in search_tables(result, shown.width, shown=None if everything else SHOWN):
+        shown.print(table)
+    for table in winners_tables(result, shown.width):
+        shown.print(table)
+    if details:
+        for table in winner_tables(experiment, result, shown.width):
+            shown.print(table)
+    for line in search_footnotes(result):
+        say(line)
+    if not result.complete:
+        click.echo("sipml: for some cases no candidate can run; the notes say why", err=True)
+        raise SystemExit(1)
+
+
+@click.command()
+@experiment_options
+def explain(file: Path, overrides: tuple[str, ...], seed: int | None) -> None:
+    """Say how each op of FILE's workloads is cut under [strategy], why, and what came second."""
+    from sipml_core.report import strategy_tables
+
+    _, experiment = opened(file, overrides, seed)
+    shown = console()
+    for table in strategy_tables(experiment, shown.width):
+        shown.print(table)

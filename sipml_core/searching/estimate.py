@@ -1,0 +1,100 @@
+"""A cheap estimate of an iteration: the first groups of the job alone, on their share of each link.
+
+One group, or those that fill one server, are lowered and simulated as if all others did the same at
+the same time. A link gives them the part of its capacity
+that their bytes are of all the bytes that the job sends over it. Circuits carry what the first plan,
+for the traffic of the whole job, gives them, and stay so; a pair that it leaves out, on a network
+that is re-planned, counts as one circuit.
+
+Where the groups of the job are alike the estimate is the simulation. It leaves out what sets groups
+apart (circuits that differ from group to group, noise) and what re-planning gains and costs.
+"""
+
+from __future__ import annotations
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic
+from sipml_core.engine import simulate
+from sipml_core.lowering import Lowering
+from sipml_core.model import Network, PairIndex, TaskGraph
+
+
+@attrs.frozen(kw_only=True)
+class Estimate:
+    """What a candidate is expected to take on one interconnect."""
+
+    iteration_us: float
+    all_reduce: str
+    exchange: str
+    memory_bytes: float
+
+
+def estimate(case: Case, reuse: Reuse) -> Estimate:
+    """Return the estimate of the variant that it expects to be the fastest.
+
+    Raises
+    ------
+    InfeasibleError
+        As `compile_case`.
+    """
+    found = [_of_variant(traffic) for traffic in case_traffic(case, reuse)]
+    return min(found, key=lambda estimate: estimate.iteration_us)
+
+
+def _of_variant(traffic: CaseTraffic) -> Estimate:
+    variant = traffic.variant
+    lowering = _one_iteration(traffic.lowering)
+    tasks = lowering.tasks(_groups(lowering, variant.fabric.hints.server_gpus))
+    network = _share(traffic, tasks)
+    return Estimate(
+        iteration_us=simulate(tasks, network, queue=variant.case.engine.queue).total_us,
+        all_reduce=variant.plan.all_reduce,
+        exchange=variant.plan.exchange,
+        memory_bytes=variant.memory_bytes,
+    )
+
+
+def _groups(lowering: Lowering, server_gpus: int | None) -> int:
+    """Groups that stand for all: those of one server where whole groups fill whole servers, else one."""
+    groups = (server_gpus or 0) // lowering.plan.replica_gpus
+    fits = groups > 1 and groups % lowering.period == 0 and lowering.plan.dp % groups == 0
+    return groups if fits else lowering.period
+
+
+def _one_iteration(lowering: Lowering) -> Lowering:
+    """One iteration, in which each device of a group is as slow as the slowest of its counterparts."""
+    plan = attrs.evolve(lowering.plan, iterations=1)
+    template = attrs.evolve(lowering.template, plan=plan)
+    speed = lowering.speed.copy()
+    speed[lowering.gpu_of] = speed[lowering.gpu_of].min(axis=0)
+    return attrs.evolve(lowering, template=template, speed=speed)
+
+
+def _share(traffic: CaseTraffic, tasks: TaskGraph) -> Network:
+    """The network as the first groups see it: capacities in proportion to their part of the bytes."""
+    network = traffic.network
+    index = PairIndex(network.gpus)
+    key = index.key(network.pair_src, network.pair_dst)
+    wanted = index.key(tasks.src, tasks.dst)
+    total = traffic.pairs.tasks.size_bytes
+    own = np.isin(key, wanted)[network.transfer_pair]
+    all_bytes = network.link_bytes(total)
+    own_bytes = network.link_bytes(np.where(own, total, 0.0))
+    share = np.ones(len(all_bytes))
+    np.divide(own_bytes, all_bytes, out=share, where=own_bytes > 0)
+    return attrs.evolve(
+        network,
+        transfer_pair=np.searchsorted(key, wanted),
+        link_gbps=_capacity_gbps(traffic) * share,
+        first_circuit=len(share),
+        circuit_src=[],
+        circuit_dst=[],
+    )
+
+
+def _capacity_gbps(traffic: CaseTraffic) -> NDArray[np.float64]:
+    """What links carry if the first circuits stay. [links] [Gbps]"""
+    return np.where(traffic.capacity_gbps > 0, traffic.capacity_gbps, traffic.circuit_gbps)

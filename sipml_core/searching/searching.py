@@ -1,0 +1,248 @@
+"""Estimate every candidate, simulate the best few, keep the least time-to-accuracy."""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+
+import attrs
+
+from sipml_core import __version__
+from sipml_core.cases import Candidate, Goal, goal_of, hashes_of_files, options_text, versions, with_speedups
+from sipml_core.experiment import Experiment, Interconnect, resolved_tables
+from sipml_core.model import SILENT, CaseResult, Progress
+from sipml_core.searching.cache import Answer, AnswerCache, Keys, trial_keys
+from sipml_core.searching.searchresult import TIGHT_MEMORY, SearchResult, SearchRow
+from sipml_core.searching.workers import ESTIMATE, SIMULATION, Trial, TrialBatch, WorkerPool, complete
+
+_Answers = dict[Trial, Answer]
+
+
+def search(
+    experiments: Sequence[Experiment],
+    *,
+    jobs: int = 1,
+    cache: AnswerCache | None = None,
+    progress: Progress = SILENT,
+) -> list[SearchResult]:
+    """The best strategy for each workload on each interconnect of each experiment.
+
+    All candidates are estimated. The `top` best by the estimate are simulated in full, and so is the
+    best one of pure data parallelism; where a simulation turns out to be infeasible, the next one takes
+    its place, but not where it exceeds `engine.max_time_us`.
+
+    Parameters
+    ----------
+    jobs
+        Processes. The result is the same for any number.
+    cache
+        Where answers are looked up and kept; None: nowhere.
+
+    Raises
+    ------
+    InfeasibleError
+        A workload has no candidate at all.
+    """
+    with WorkerPool(experiments, jobs) as pool:
+        kept = cache or AnswerCache(None)
+        kept.trim()
+        asked = _Asked(pool, kept, progress)
+        trials = list(_trials(pool, experiments))
+        estimates = asked.all(ESTIMATE, trials)
+        simulations: _Answers = {}
+        while chosen := list(_chosen(pool, estimates, simulations)):
+            simulations |= asked.all(SIMULATION, chosen)
+        return [_Report(pool, number, estimates, simulations).result() for number in range(len(experiments))]
+
+
+def _trials(pool: WorkerPool, experiments: Sequence[Experiment]) -> Iterator[Trial]:
+    for number, experiment in enumerate(experiments):
+        for job in range(len(experiment.jobs)):
+            for candidate in range(len(pool.worker.candidates(number, job))):
+                for interconnect in range(len(experiment.interconnects)):
+                    yield Trial(number, job, candidate, interconnect)
+
+
+@attrs.frozen
+class _Asked:
+    """Asks the cache first, then the workers, and about every trial once."""
+
+    pool: WorkerPool
+    cache: AnswerCache
+    progress: Progress
+
+    def all(self, kind: str, trials: Sequence[Trial]) -> _Answers:
+        keys = {trial: self._keys(kind, trial) for trial in trials}
+        known: dict[str, Answer] = {}
+        open_trials: dict[str, Trial] = {}
+        for trial, key in keys.items():
+            answer = self.cache.get(key.answer)
+            if answer is None or not complete(kind, answer):
+                open_trials.setdefault(key.answer, trial)
+            else:
+                known[key.answer] = answer
+        batches = _batches(kind, open_trials.values(), keys)
+        all_answers = len(known) + len(open_trials)
+
+        def received(batch: TrialBatch, found: list[Answer]) -> None:
+            for trial, answer in zip(batch.trials, found, strict=True):
+                known[keys[trial].answer] = answer
+                self.cache.put(keys[trial].answer, answer)
+            self.progress.named(f"{kind}s").at(len(known) / all_answers)
+
+        self.pool.ask(batches, received)
+        return {trial: known[key.answer] for trial, key in keys.items()}
+
+    def _keys(self, kind: str, trial: Trial) -> Keys:
+        experiment, candidate, interconnect = _look_up(self.pool, trial)
+        return trial_keys(kind, experiment, candidate, interconnect)
+
+
+def _look_up(pool: WorkerPool, trial: Trial) -> tuple[Experiment, Candidate, Interconnect]:
+    experiment = pool.worker.experiments[trial.experiment]
+    candidate = pool.worker.candidates(trial.experiment, trial.job)[trial.candidate]
+    return experiment, candidate, experiment.interconnects[trial.interconnect]
+
+
+def _batches(kind: str, trials: Iterable[Trial], keys: Mapping[Trial, Keys]) -> list[TrialBatch]:
+    """Questions about one graph go together, from whatever experiment."""
+    together: dict[str, list[Trial]] = defaultdict(list)
+    for trial in trials:
+        together[keys[trial].graph].append(trial)
+    return [TrialBatch(kind, tuple(group)) for group in together.values()]
+
+
+def _goal(candidate: Candidate) -> Goal:
+    return goal_of(candidate.job.workload, candidate.global_batch)
+
+
+def _chosen(pool: WorkerPool, estimates: _Answers, simulations: _Answers) -> Iterator[Trial]:
+    """What to simulate next, for cases that have not enough simulations yet."""
+    cases: dict[tuple[int, int, int], list[Trial]] = defaultdict(list)
+    for trial, answer in estimates.items():
+        if "infeasible" not in answer:
+            cases[trial.experiment, trial.job, trial.interconnect].append(trial)
+    for (experiment, job, _), trials in sorted(cases.items()):
+
+        def expected_s(trial: Trial) -> tuple[float, Trial]:
+            _, candidate, _ = _look_up(pool, trial)
+            return estimates[trial]["iteration_us"] * _goal(candidate).steps, trial
+
+        ranked = sorted(trials, key=expected_s)
+        top = pool.worker.experiments[experiment].jobs[job].search.top
+        pure = [trial for trial in ranked if _look_up(pool, trial)[1].mp == 1]
+        chosen = {*_still_wanted(ranked, simulations, top), *_still_wanted(pure, simulations, 1)}
+        yield from sorted(chosen)
+
+
+def _still_wanted(ranked: list[Trial], simulations: _Answers, count: int) -> list[Trial]:
+    """The first of the ranking, so that `count` of them will have been simulated, if only to the limit."""
+
+    def counts(trial: Trial) -> bool:
+        answer = simulations.get(trial, {})
+        return "infeasible" not in answer or "too_slow" in answer
+
+    left = [trial for trial in ranked if counts(trial)]
+    return [trial for trial in left[:count] if trial not in simulations]
+
+
+@attrs.frozen
+class _Report:
+    """Puts the answers about one experiment together."""
+
+    pool: WorkerPool
+    number: int
+    estimates: _Answers
+    simulations: _Answers
+
+    def result(self) -> SearchResult:
+        experiment = self.pool.worker.experiments[self.number]
+        mine = [trial for trial in self.estimates if trial.experiment == self.number]
+        mine.sort(key=lambda q: (q.job, q.interconnect, q.candidate))
+        winners = self._winners(mine)
+        return SearchResult(
+            title=experiment.title,
+            seed=experiment.seed,
+            version=__version__,
+            baseline=experiment.baseline,
+            experiment=resolved_tables(experiment),
+            rows=tuple(self._row(trial, trial in winners) for trial in mine),
+            best=self._best(winners),
+            sources={
+                job.label: goal_of(job.workload, job.workload.default_global_batch).source
+                for job in experiment.jobs
+            },
+            versions=versions(experiment),
+            files=hashes_of_files(experiment),
+        )
+
+    def _winners(self, trials: list[Trial]) -> list[Trial]:
+        """The question with the least simulated time of each case, in order."""
+        best: dict[tuple[int, int], Trial] = {}
+        for trial in trials:
+            if (seconds := self._simulated_s(trial)) is not None:
+                case = trial.job, trial.interconnect
+                known = self._simulated_s(best[case]) if case in best else None
+                if known is None or seconds < known:
+                    best[case] = trial
+        return list(best.values())
+
+    def _simulated_s(self, trial: Trial) -> float | None:
+        answer = self.simulations.get(trial, {})
+        if "iteration_us" not in answer:
+            return None
+        _, candidate, _ = _look_up(self.pool, trial)
+        return _goal(candidate).time_s(answer["iteration_us"])
+
+    def _best(self, winners: list[Trial]) -> tuple[CaseResult, ...]:
+        cases = [self._case(trial) for trial in winners]
+        baseline = self.pool.worker.experiments[self.number].baseline
+        return tuple(with_speedups(cases, baseline))
+
+    def _case(self, trial: Trial) -> CaseResult:
+        """The simulated case, under the labels it has here."""
+        _, candidate, interconnect = _look_up(self.pool, trial)
+        known = self.simulations[trial]
+        case = CaseResult(**{**known, "notes": tuple(known["notes"])})
+        return attrs.evolve(
+            case,
+            workload=candidate.job.label,
+            topology=interconnect.label,
+            options=options_text(interconnect.topology),
+        )
+
+    def _row(self, trial: Trial, best: bool) -> SearchRow:
+        experiment, candidate, interconnect = _look_up(self.pool, trial)
+        goal = _goal(candidate)
+        guessed, simulated = self.estimates[trial], self.simulations.get(trial, {})
+        estimate_us, iteration_us = guessed.get("iteration_us"), simulated.get("iteration_us")
+        reason = guessed.get("infeasible") or simulated.get("infeasible") or ""
+        memory_bytes = guessed.get("memory_bytes")
+        return SearchRow(
+            workload=candidate.job.label,
+            topology=interconnect.label,
+            options=options_text(interconnect.topology),
+            gpus=interconnect.cluster.gpus,
+            bandwidth_gbps=interconnect.cluster.bandwidth_gbps,
+            mp=candidate.mp,
+            dp=candidate.dp,
+            global_batch=candidate.global_batch,
+            layout=candidate.layout,
+            placer=candidate.placer,
+            status="infeasible" if reason else "simulated" if simulated else "estimated",
+            best=best,
+            estimate_us=estimate_us,
+            iteration_us=iteration_us,
+            error=estimate_us / iteration_us - 1 if estimate_us and iteration_us else None,
+            goal=goal.name,
+            steps_to_accuracy=goal.steps_to_accuracy,
+            estimate_s=None if estimate_us is None else goal.time_s(estimate_us),
+            time_to_accuracy_s=None if iteration_us is None else goal.accuracy_s(iteration_us),
+            time_to_goal_s=self._simulated_s(trial),
+            all_reduce=simulated.get("all_reduce") or guessed.get("all_reduce") or "",
+            exchange=simulated.get("exchange") or guessed.get("exchange") or "",
+            memory_bytes=memory_bytes,
+            extrapolated=goal.extrapolated,
+            tight_memory=bool(memory_bytes and memory_bytes > TIGHT_MEMORY * experiment.gpu.memory_bytes),
+            reason=reason,
+        )
