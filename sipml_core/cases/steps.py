@@ -18,7 +18,6 @@ from sipml_core.model import (
     BalancedGraph,
     Cluster,
     Fabric,
-    GroupShape,
     Network,
     OpGraph,
     Placement,
@@ -31,7 +30,7 @@ from sipml_core.model import (
 )
 from sipml_core.partition import Layout, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
-from sipml_core.plugin import Exchange, GpuModel, Placer, Topology, WeightedRing, Workload
+from sipml_core.plugin import GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
     ScheduledCircuits,
     circuit_traffic,
@@ -143,10 +142,16 @@ def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: 
     return place_in_stages(placer, graph, limits, part, plan.pp)
 
 
-def group_template(placement: Placement, plan: Plan, exchange: Exchange, shape: GroupShape) -> GroupTemplate:
-    """Return what one group does in one iteration, wherever its GPUs are."""
-    trees = Trees(parents=exchange.parents(shape), relays=shape.few_peers)
-    return GroupTemplate.of(placement, plan, trees)
+def group_template(
+    placement: Placement, plan: Plan, parents: tuple[tuple[int, ...], ...] | None, relays: bool
+) -> GroupTemplate:
+    """Return what one replica does with one micro-batch, wherever its GPUs are; `parents` as in `Trees`.
+
+    None: from each maker to each user, which is the same on every network.
+    """
+    if parents is None:
+        return GroupTemplate.of(placement, plan)
+    return GroupTemplate.of(placement, plan, Trees(parents=np.array(parents, dtype=np.int32), relays=relays))
 
 
 def lowered(
