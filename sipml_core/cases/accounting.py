@@ -16,7 +16,7 @@ from sipml_core.cases.goals import goal_of
 from sipml_core.engine import lower_bound_us
 from sipml_core.experiment import Interconnect, Job, files_of
 from sipml_core.fields import format_us
-from sipml_core.model import CaseResult, Timeline, op_work
+from sipml_core.model import CaseResult, Plan, Timeline, op_work
 from sipml_core.plugin import Component, GpuModel
 
 #: A largest compute time of so many times the mean is said.
@@ -118,10 +118,7 @@ def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResu
         time_to_goal_s=goal.time_s(times.iteration_us),
         extrapolated=goal.extrapolated,
         notes=(*compiled.notes, *_notes(compiled, times), *notes),
-        pp=plan.pp,
-        micro_batch=plan.micro_samples,
-        schedule=plan.schedule if plan.pp > 1 or plan.micro_batches > 1 else "",
-        zero=plan.zero,
+        **_stages(plan),
     )
 
 
@@ -147,7 +144,18 @@ def unfit_row(
         mp=candidate.mp if candidate else None,
         dp=candidate.dp if candidate else None,
         global_batch=candidate.global_batch if candidate else None,
+        **(_stages(candidate.plan) if candidate and candidate.plan else {}),
     )
+
+
+def _stages(plan: Plan) -> dict[str, Any]:
+    """What a row says of stages, micro-batches and shared states."""
+    return {
+        "pp": plan.pp,
+        "micro_batch": plan.micro_samples,
+        "schedule": plan.schedule if plan.pp > 1 or plan.micro_batches > 1 else "",
+        "zero": plan.zero,
+    }
 
 
 def _labels(job: Job, interconnect: Interconnect) -> dict[str, Any]:
