@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect
-from sipml_core.lowering import GroupTemplate, Lowering, Trees
+from sipml_core.lowering import GroupTasks, GroupTemplate, Lowering, Trees
 from sipml_core.model import (
     BalancedGraph,
     Cluster,
@@ -28,7 +28,7 @@ from sipml_core.model import (
     TaskGraph,
     refuse_excess,
 )
-from sipml_core.partition import Layout, choose_splits, cut_stages, fixed_layout, partition
+from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
 from sipml_core.plugin import GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
@@ -75,15 +75,26 @@ def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:
     return workload.graph(samples, precision)
 
 
+def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:
+    """Return how long slices of ops take, asked and kept as they are needed, for all plans of a graph."""
+    return SliceTimes(graph, gpu, cluster)
+
+
 def op_layout(
-    graph: OpGraph, name: str, gpu: GpuModel, cluster: Cluster, plan: Plan, prices: Prices
+    graph: OpGraph,
+    name: str,
+    gpu: GpuModel,
+    cluster: Cluster,
+    plan: Plan,
+    prices: Prices,
+    times: SliceTimes | None = None,
 ) -> Layout:
     """Return the dimension along which each op is cut, and why, by the layout of that name."""
     if name != "auto":
         return fixed_layout(graph, name)
     return choose_splits(
         graph, gpu, cluster, mp=plan.mp, dp=plan.dp,
-        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full", stages=plan.pp,
+        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full", stages=plan.pp, times=times,
     )  # fmt: skip
 
 
@@ -125,11 +136,21 @@ def _pair_gbps(
 
 
 def balanced_graph(
-    graph: OpGraph, layout: str, gpu: GpuModel, cluster: Cluster, plan: Plan, prices: Prices
+    graph: OpGraph,
+    layout: str,
+    gpu: GpuModel,
+    cluster: Cluster,
+    plan: Plan,
+    prices: Prices,
+    times: SliceTimes | None = None,
 ) -> BalancedGraph:
-    """Return the ops cut into sub-ops of about tau, along the dimensions that the named layout gives."""
-    cuts = op_layout(graph, layout, gpu, cluster, plan, prices)
-    return partition(graph, gpu, cluster, mp=plan.mp, tau_us=plan.tau_us, layout=cuts)
+    """Return the ops cut into sub-ops of about tau, along the dimensions that the named layout gives.
+
+    `times` are those of the graph, the GPU and the cluster; None: made here.
+    """
+    times = times or slice_times(graph, gpu, cluster)
+    cuts = op_layout(graph, layout, gpu, cluster, plan, prices, times)
+    return partition(graph, gpu, cluster, mp=plan.mp, tau_us=plan.tau_us, layout=cuts, times=times)
 
 
 def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: Plan) -> Placement:
@@ -143,15 +164,21 @@ def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: 
 
 
 def group_template(
-    placement: Placement, plan: Plan, parents: tuple[tuple[int, ...], ...] | None, relays: bool
+    placement: Placement,
+    plan: Plan,
+    parents: tuple[tuple[int, ...], ...] | None,
+    relays: bool,
+    group: GroupTasks,
 ) -> GroupTemplate:
-    """Return what one replica does with one micro-batch, wherever its GPUs are; `parents` as in `Trees`.
+    """Return what one replica does with one micro-batch, wherever its GPUs are.
 
-    None: from each maker to each user, which is the same on every network.
+    `parents` and `relays` as in `Trees`; None: from each maker to each user, the same on every network.
+    `group` as of `replica_tasks`.
     """
     if parents is None:
-        return GroupTemplate.of(placement, plan)
-    return GroupTemplate.of(placement, plan, Trees(parents=np.array(parents, dtype=np.int32), relays=relays))
+        return GroupTemplate.of(placement, plan, None, group)
+    trees = Trees(parents=np.array(parents, dtype=np.int32), relays=relays)
+    return GroupTemplate.of(placement, plan, trees, group)
 
 
 def lowered(

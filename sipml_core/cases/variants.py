@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.steps import balanced_graph, op_graph, placed
-from sipml_core.lowering import Trees, check_memory, check_parameters
+from sipml_core.cases.steps import balanced_graph, op_graph, placed, slice_times
+from sipml_core.lowering import Trees, check_memory, check_parameters, replica_tasks
 from sipml_core.model import Fabric, GroupShape, LinkTable, Placement, Plan, Prices, ReplicaShape
 from sipml_core.placement import check_reach, placement_limits
 from sipml_core.plugin import AllReduce, Exchange, WeightedRing
@@ -133,9 +133,12 @@ def variants_of(
     # Only the layout that is chosen by cost depends on the network.
     layout = case.job.table.layout
     paid = prices if layout == "auto" else Prices.flat(cluster.bandwidth_gbps)
-    balanced = reuse(balanced_graph, graph, layout, case.gpu, cluster, plan, paid)
+    times = reuse(slice_times, graph, case.gpu, cluster)
+    balanced = reuse(balanced_graph, graph, layout, case.gpu, cluster, plan, paid, times)
     placement = reuse(placed, case.job.placer, balanced, limits, plan)
-    memory_bytes = reuse(check_memory, placement, plan, case.gpu.memory_bytes)
+    memory_bytes = reuse(
+        check_memory, placement, plan, case.gpu.memory_bytes, reuse(replica_tasks, placement, plan)
+    )
     return [
         Variant(
             case=case,

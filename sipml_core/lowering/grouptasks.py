@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.lowering.recompute import Checkpoints, checkpoints
-from sipml_core.model import BalancedGraph, OpGraph, Phase, Placement, Role, sorted_unique
+from sipml_core.lowering.schedules import parts_in_flight
+from sipml_core.model import BalancedGraph, OpGraph, Phase, Placement, Plan, Role, sorted_unique
 
 Indices = NDArray[np.int32]
 
@@ -59,6 +60,16 @@ class GroupTasks:
         shares = np.bincount(once)[once]
         each_us = np.where(graph.duplicated[graph.subop_op], graph.duration_us / shares, graph.duration_us)
         return np.asarray(each_us[self.subop], dtype=np.float64)
+
+
+def replica_tasks(placement: Placement, plan: Plan) -> GroupTasks:
+    """Return the tasks of one replica under a plan: the same whatever its exchange and its all-reduce."""
+    return group_tasks(
+        placement,
+        recompute=plan.recompute,
+        in_flight=parts_in_flight(plan),
+        late_weights=plan.schedule == "zb-h1",
+    )
 
 
 def group_tasks(

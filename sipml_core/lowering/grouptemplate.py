@@ -8,9 +8,8 @@ from sipml_core.errors import ConfigError
 from sipml_core.lowering.collectives import all_reduce_bytes
 from sipml_core.lowering.exchanges import Trees, routed
 from sipml_core.lowering.gradients import Bucket, plan_buckets
-from sipml_core.lowering.grouptasks import GroupTasks, group_tasks
+from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
 from sipml_core.lowering.passtasks import PassTasks
-from sipml_core.lowering.schedules import parts_in_flight
 from sipml_core.lowering.stagetransfers import after_gradients
 from sipml_core.lowering.transfers import Transfers, plan_transfers
 from sipml_core.model import Placement, Plan, precision
@@ -41,25 +40,28 @@ class GroupTemplate:
     buckets: list[Bucket]
 
     @classmethod
-    def of(cls, placement: Placement, plan: Plan, trees: Trees | None = None) -> GroupTemplate:
+    def of(
+        cls,
+        placement: Placement,
+        plan: Plan,
+        trees: Trees | None = None,
+        group: GroupTasks | None = None,
+    ) -> GroupTemplate:
         """Return the template of the replicas of `plan`; `ConfigError` if its degrees are others.
 
         Parameters
         ----------
         trees
             Along which the group of each stage exchanges; None: from each maker to each user.
+        group
+            What `replica_tasks` returns for the placement and the plan; None: made here.
         """
         if placement.limits.devices != plan.mp or placement.stages != plan.pp:
             raise ConfigError(
                 f"placement is for mp={placement.limits.devices}, pp={placement.stages}; the strategy has "
                 f"mp={plan.mp}, pp={plan.pp}"
             )
-        group = group_tasks(
-            placement,
-            recompute=plan.recompute,
-            in_flight=parts_in_flight(plan),
-            late_weights=plan.schedule == "zb-h1",
-        )
+        group = group or replica_tasks(placement, plan)
         transfers, limits = plan_transfers(group), placement.limits
         if trees is not None and not trees.direct:
             transfers = routed(transfers, group, trees)

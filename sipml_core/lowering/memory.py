@@ -8,7 +8,7 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import InfeasibleError
 from sipml_core.fields import float64_vector, format_bytes
-from sipml_core.lowering.grouptasks import GroupTasks, Indices, group_tasks, is_phase
+from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase, replica_tasks
 from sipml_core.lowering.schedules import in_flight, parts_in_flight, schedule
 from sipml_core.lowering.transfers import volume
 from sipml_core.model import (
@@ -52,7 +52,7 @@ class MemoryUse:
         return f"{format_bytes(self.total_bytes[device])} ({each})"
 
 
-def memory_per_gpu(placement: Placement, plan: Plan) -> MemoryUse:
+def memory_per_gpu(placement: Placement, plan: Plan, group: GroupTasks | None = None) -> MemoryUse:
     """Return the memory of each device of a replica under `plan`.
 
     Parameters, with gradients and optimizer state at the precision of the graph (`Precision`), are
@@ -62,7 +62,7 @@ def memory_per_gpu(placement: Placement, plan: Plan) -> MemoryUse:
     that the stage holds at once, counted in its list of passes. What a duplicated op reads, every device
     of its stage keeps whole. `plan.zero` divides optimizer state (1), gradients (2) and parameters (3) by
     dp. Not counted: activation gradients and other buffers of the op that runs, communication buffers,
-    fragmentation.
+    fragmentation. `group` is what `replica_tasks` returns for both; None: made here.
     """
     graph = placement.graph.graph
     held = precision(graph.precision)
@@ -81,7 +81,7 @@ def memory_per_gpu(placement: Placement, plan: Plan) -> MemoryUse:
         gradients_bytes=trained_elements * held.gradient_bytes / _shared(plan, 2),
         optimizer_bytes=trained_elements * held.optimizer_bytes / _shared(plan, 1),
         activations_bytes=batches * (elements @ (element_bytes * inputs))
-        + _activations(group_tasks(placement, recompute=plan.recompute, in_flight=in_flight), plan),
+        + _activations(group or replica_tasks(placement, plan), plan),
     )
 
 
@@ -90,7 +90,9 @@ def _shared(plan: Plan, level: int) -> int:
     return plan.dp if plan.zero >= level else 1
 
 
-def check_memory(placement: Placement, plan: Plan, memory_bytes: float) -> float:
+def check_memory(
+    placement: Placement, plan: Plan, memory_bytes: float, group: GroupTasks | None = None
+) -> float:
     """Return what the fullest GPU needs, if that is at most `memory_bytes`. [bytes]
 
     Raises
@@ -98,7 +100,7 @@ def check_memory(placement: Placement, plan: Plan, memory_bytes: float) -> float
     InfeasibleError
         It is more; the message has needs by component, what there is, and what would help.
     """
-    use = memory_per_gpu(placement, plan)
+    use = memory_per_gpu(placement, plan, group)
     needed = float(use.total_bytes[use.fullest])
     if needed > memory_bytes:
         raise InfeasibleError(

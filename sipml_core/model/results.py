@@ -48,6 +48,9 @@ class CaseResult:
     compute_max_us: float | None = _number("of it, the GPU that computes longest computes", "us")
     exposed_us: float | None = _number("of it, a GPU only communicates: mean over GPUs", "us")
     dark_us: float | None = _number("of it, a GPU only waits for dark circuits: mean over GPUs", "us")
+    dark_capacity_us: float | None = _number(
+        "of it, circuits were dark, weighted with their capacity; whether a GPU waited for them or not", "us"
+    )
     idle_us: float | None = _number("the rest: mean over GPUs", "us")
     lower_bound_us: float | None = _number(
         "no network of this bandwidth can end this iteration sooner: busiest port, GPU or path", "us"

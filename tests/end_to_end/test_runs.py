@@ -464,3 +464,14 @@ def test_a_gpu_known_by_a_table_says_how_far_beyond_it_is_used(registry, tmp_pat
     experiment["gpu"] = {"name": "table", "file": str(tmp_path / "ops.csv")}
     (case,) = run(registry, experiment).cases
     assert "op times are extrapolated, up to 4 times beyond what 'table' was measured at" in case.notes
+
+
+def test_dark_capacity_is_accounted_whoever_waits_for_it(registry):
+    """Where every decision makes all circuits dark for 10 us, each after the first costs so much."""
+    ring = {"name": "sip-ring", "interval_us": 100, "reconfiguration_us": 10, "all_dark": True}
+    (case,) = run(registry, tables(topologies=[ring], bandwidth_gbps=75)).cases
+    assert case.decisions > 2
+    expected = 10.0 * (case.decisions - 1)
+    assert expected - 10.0 <= case.dark_capacity_us <= expected + 1e-6
+    others = run(registry, tables(topologies=["elect-flat", {"name": "sip-ocs", "switches": 8}])).cases
+    assert [case.dark_capacity_us for case in others] == [0.0, 0.0]
