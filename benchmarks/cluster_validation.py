@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent / "examples"
 RESULTS = HERE.parent / "docs" / "results" / "validation.csv"
 
-#: Servers as they are wired, by number of GPUs; exchanges and all-reduces to force.
+#: Servers as they are wired, by number of GPUs.
 WIRED = {8: "v100_cube_mesh.csv", 16: "v100_cube_mesh_pair.csv"}
 EXCHANGES = ("direct", "chain", "ring", "tiers", "link-trees")
 ALL_REDUCES = ("flat", "two-tier", "rings")
