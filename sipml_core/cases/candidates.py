@@ -57,7 +57,7 @@ def run_candidates(job: Job, gpus: int) -> list[Candidate]:
         plan = job.plan(gpus)
         return [_accepted(job, plan)]
     batch = job.table.global_batch or job.workload.default_global_batch
-    tried = [_candidate(job, gpus, mp, batch) for mp in divisors(gpus)]
+    tried = [_candidate(job, gpus, mp, batch) for mp in divisors(_stage_gpus(job, gpus))]
     possible = [candidate for candidate in tried if candidate.plan]
     if not possible:
         raise ConfigError(tried[-1].refusal)
@@ -76,7 +76,7 @@ def search_candidates(job: Job, gpus: int) -> list[Candidate]:
     InfeasibleError
         None of the named degrees divides the number of GPUs.
     """
-    wanted = divisors(gpus)
+    wanted = divisors(_stage_gpus(job, gpus))
     if job.search.mp is not None:
         wanted = [mp for mp in wanted if mp in job.search.mp]
     if not wanted:
@@ -90,6 +90,14 @@ def search_candidates(job: Job, gpus: int) -> list[Candidate]:
             if mp > 1:
                 found += [_candidate(variant, gpus, mp, batch) for variant in _variants(job)]
     return found
+
+
+def _stage_gpus(job: Job, gpus: int) -> int:
+    """Return the GPUs of one stage in all replicas; `ConfigError` if the stages do not divide N."""
+    pp = job.table.pp
+    if gpus % pp:
+        raise ConfigError(f"pp must divide {gpus} GPUs, got {pp}")
+    return gpus // pp
 
 
 def batches(job: Job, gpus: int) -> list[int]:
@@ -135,7 +143,9 @@ def _candidate(job: Job, gpus: int, mp: int, batch: int) -> Candidate:
     try:
         return _accepted(job, job.plan(gpus, mp, batch))
     except ConfigError as error:
-        return Candidate(job=job, mp=mp, dp=gpus // mp, global_batch=batch, refusal=str(error))
+        return Candidate(
+            job=job, mp=mp, dp=_stage_gpus(job, gpus) // mp, global_batch=batch, refusal=str(error)
+        )
 
 
 def _accepted(job: Job, plan: Plan) -> Candidate:

@@ -120,3 +120,12 @@ def test_each_placer_named_is_tried(job, fakes):
     assert [(c.layout, c.placer) for c in tried[1:]] == [
         ("auto", "algorithm1"), ("auto", "other"), ("sample", "algorithm1"), ("sample", "other"),
     ]  # fmt: skip
+
+
+def test_stages_divide_the_gpus_that_degrees_are_of(job):
+    """8 GPUs in 2 stages: mp x dp is 4 for each candidate."""
+    staged = job(gpus=8, pp=2, global_batch=16)
+    assert {(c.mp, c.dp) for c in search_candidates(staged, 8)} == {(1, 4), (2, 2), (4, 1)}
+    assert {c.plan.pp for c in run_candidates(staged, 8) if c.plan} == {2}
+    with pytest.raises(ConfigError, match="pp must divide 9 GPUs, got 2"):
+        search_candidates(staged, 9)
