@@ -1,4 +1,4 @@
-"""What `exchange = "auto"` and `all_reduce = "auto"` cost, and that what they leave out is never the fastest."""
+"""What `auto` exchanges and all-reduces cost, and that what they leave out is never the fastest."""
 
 import pytest
 
