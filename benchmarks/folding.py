@@ -41,7 +41,7 @@ def timed(case: Case, reuse: Reuse) -> tuple[float, float, float, str]:
     results = [simulate_case(form, Clock()) for form in forms]
     simulated = time.perf_counter()
     groups = case.plan.dp // forms[0].repeats
-    best = min(result.iteration_us for result in results)
+    best = min(result.row.measured_us for result in results)
     return lowered - started, simulated - lowered, best, f"{groups} of {case.plan.dp}"
 
 

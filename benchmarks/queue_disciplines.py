@@ -7,7 +7,7 @@
 
 from __future__ import annotations
 
-from sipml_core.cases import run_experiment
+import sipml_core as sipml
 from sipml_core.experiment import read_experiment
 from sipml_core.plugin import load
 
@@ -22,7 +22,7 @@ def times_ms(model: str, batch: int, layout: str, bandwidth_gbps: float, queue: 
         "workload": {"name": model, "strategy": {"mp": 8, "dp": 8, "global_batch": batch, "layout": layout}},
         "topology": [{"name": name} for name in TOPOLOGIES],
     }
-    return [case.iteration_us / 1e3 for case in run_experiment(read_experiment(tables, load())).cases]
+    return [case.iteration_us / 1e3 for case in sipml.run(read_experiment(tables, load())).cases]
 
 
 def main() -> None:

@@ -7,7 +7,9 @@ python docs/generate.py --check    say which are stale; exit status 1 if any is
 from __future__ import annotations
 
 import configparser
+import importlib
 import inspect
+import re
 import sys
 from collections.abc import Iterator
 from importlib.metadata import EntryPoint
@@ -16,6 +18,7 @@ from typing import Any
 
 import attrs
 
+from sipml_core import testing
 from sipml_core.experiment import (
     EngineTable,
     GpuTable,
@@ -41,6 +44,9 @@ from sipml_core.plugin import (
 )
 from sipml_core.report import default_batch, option_rows
 
+sys.path.insert(0, str(Path(__file__).resolve().parent))
+from authors import ADVANCED, FOR_AUTHORS
+
 DOCS = Path(__file__).resolve().parent
 ROOT = DOCS.parent
 
@@ -65,6 +71,7 @@ SUITES = {
     Topology: "Topology",
     Scheduler: "Scheduler",
     Estimator: "Estimator",
+    Workload: "Workload",
 }
 
 #: Sections of an experiment file: heading, model, remark.
@@ -72,10 +79,13 @@ SECTIONS: tuple[tuple[str, type[Any], str], ...] = (
     ("[cluster]", Cluster, ""),
     ("[gpu]", GpuTable, "The other keys of the table are the options of the GPU model it names."),
     (
-        "[strategy]",
+        "[plan]",
         StrategyTable,
-        "Defaults for every workload; a `strategy = { ... }` inside a `[[workload]]` changes them for that "
-        "one. `placer` names the placement algorithm (default `algorithm1`), as text or as a table with its "
+        "How a job is divided and run: defaults for every workload; a `plan = { ... }` inside a "
+        "`[[workload]]` changes them for that one. `[strategy]` and `strategy = { ... }` are other names of "
+        "the same tables. N = mp x pp x dp; with mp and dp alone there is one stage and all samples of a "
+        "replica pass at once. "
+        "`placer` names the placement algorithm (default `algorithm1`), as text or as a table with its "
         "options.",
     ),
     ("[engine]", EngineTable, ""),
@@ -96,6 +106,8 @@ GENERATED = "<!-- Written by docs/generate.py from the code; change that instead
 def pages() -> dict[Path, str]:
     """Text of every generated page."""
     texts = {DOCS / "plugins" / f"{hook}.md": hook_page(hook) for hook in hook_names()}
+    texts[DOCS / "plugins" / "api.md"] = api_page()
+    texts[DOCS / "plugins" / "laws.md"] = laws_page()
     texts[DOCS / "configuration.md"] = configuration_page(bundled())
     return {path: GENERATED + text for path, text in texts.items()}
 
@@ -147,7 +159,8 @@ def _class_parts(base: type[Component]) -> Iterator[str]:
             yield f"### {kind}`{name}{'' if kind else _signature(function)}`"
             yield inspect.cleandoc(function.__doc__ or "")
     if base in SUITES:
-        yield f"Its laws: subclass `sipml_core.testing.{SUITES[base]}Conformance` in a test file."
+        suite = f"sipml_core.testing.{SUITES[base]}Conformance"
+        yield f"Its laws: subclass `{suite}` in a test file, see [laws](laws.md)."
 
 
 def _attributes(base: type[Component]) -> dict[str, str]:
@@ -157,8 +170,14 @@ def _attributes(base: type[Component]) -> dict[str, str]:
         "summary": "one line for lists",
         "Options": "a frozen, keyword-only attrs class; its fields are the keys of the TOML table",
     }
+    return texts | _commented(base)
+
+
+def _commented(cls: type[Any]) -> dict[str, str]:
+    """Class attributes with the `#:` comment above each."""
+    texts: dict[str, str] = {}
     comment: list[str] = []
-    for line in inspect.getsource(base).splitlines():
+    for line in inspect.getsource(cls).splitlines():
         line = line.strip()
         if line.startswith("#:"):
             comment.append(line.removeprefix("#:").strip())
@@ -166,6 +185,85 @@ def _attributes(base: type[Component]) -> dict[str, str]:
             texts[line.partition(":")[0]] = " ".join(comment)
             comment = []
     return texts
+
+
+def api_page() -> str:
+    """Everything an author may import, and what each room exports besides."""
+    parts = [
+        "# What a plugin may import",
+        "Names below are the contract: they change only with `API_VERSION`. What a room of sipml exports "
+        "besides, listed at the end, is for sipml itself and may change at any time; what it does not export "
+        "is private. Import from the room, as in `from sipml_core.model import Fabric`.",
+    ]
+    for module, (purpose, names) in FOR_AUTHORS.items():
+        parts += [f"## `sipml_core.{module}`", purpose, _names_table(module, names)]
+    parts += ["## Advanced", "What few plugins need: see [advanced](advanced.md)."]
+    parts += [_names_table(module, names) for module, names in ADVANCED.items()]
+    parts += ["## Not for plugins", "| room | names |\n|---|---|\n" + "\n".join(_other_names())]
+    return "\n\n".join(parts) + "\n"
+
+
+def _names_table(module: str, names: tuple[str, ...]) -> str:
+    room = importlib.import_module(f"sipml_core.{module}")
+    lines = [f"| `{name}` | {_cell(_first_sentence(module, room, name))} |" for name in names]
+    return "| name | |\n|---|---|\n" + "\n".join(lines)
+
+
+def _first_sentence(module: str, room: Any, name: str) -> str:
+    """Of the docstring of a class or function, or of the comment above a constant."""
+    value = getattr(room, name)
+    if inspect.isclass(value) or inspect.isfunction(value) or inspect.ismodule(value):
+        return " ".join(inspect.cleandoc(value.__doc__ or "").split("\n\n")[0].split())
+    for path in sorted((ROOT / "sipml_core" / module.replace(".", "/")).parent.rglob("*.py")):
+        lines = path.read_text(encoding="utf-8").splitlines()
+        for k, line in enumerate(lines):
+            if re.match(rf"{name}(:| =)", line) and lines[k - 1].startswith("#:"):
+                first = k
+                while lines[first - 1].startswith("#:"):
+                    first -= 1
+                return " ".join(text.removeprefix("#:").strip() for text in lines[first:k])
+    return ""
+
+
+def _other_names() -> Iterator[str]:
+    """Rows of what rooms export that is not for authors."""
+    for room in sorted(path.parent.name for path in (ROOT / "sipml_core").glob("*/__init__.py")):
+        exported = getattr(importlib.import_module(f"sipml_core.{room}"), "__all__", ())
+        mine = {*FOR_AUTHORS.get(room, ("", ()))[1], *ADVANCED.get(room, ())}
+        others = sorted(set(exported) - mine)
+        if others:
+            yield f"| `sipml_core.{room}` | {', '.join(f'`{name}`' for name in others)} |"
+
+
+def laws_page() -> str:
+    """Every suite of `sipml_core.testing`: what can be set, and its laws."""
+    parts = [
+        "# Laws of every role",
+        "How do I know that my plugin keeps what sipml relies on? Subclass a suite in a test file, set the "
+        "class under test, and pytest does the rest:",
+        "```python\nfrom sipml_core.testing import TopologyConformance\n\nfrom sipml_elect_flat import "
+        "ElectFlat\n\n\nclass TestElectFlat(TopologyConformance):\n    topology = ElectFlat\n"
+        "    sizes = (2, 8)\n```",
+        "A failure is the law that broke, the smallest case that breaks it, and what was found instead. "
+        "Attributes of the class change what is tried; `options` are those of an experiment file.",
+    ]
+    for name in testing.__all__:
+        suite = getattr(testing, name)
+        if name.endswith("Conformance"):
+            parts += [f"## `{name}`", inspect.cleandoc(suite.__doc__ or ""), _suite_table(suite)]
+            laws = [law for cls in reversed(suite.__mro__) for law in vars(cls) if law.startswith("test_")]
+            parts.append("\n".join(f"* {law.removeprefix('test_').replace('_', ' ')}" for law in laws))
+    return "\n\n".join(parts) + "\n"
+
+
+def _suite_table(suite: type[Any]) -> str:
+    lines = []
+    for cls in suite.__mro__[:-1]:
+        comments = _commented(cls)
+        for name in inspect.get_annotations(cls):
+            default = f"`{vars(cls)[name]!r}`" if name in vars(cls) else "required"
+            lines.append(f"| `{name}` | {default} | {_cell(comments.get(name, 'the class under test'))} |")
+    return "| attribute | default | |\n|---|---|---|\n" + "\n".join(lines)
 
 
 def _signature(function: Any) -> str:

@@ -21,7 +21,7 @@ RECORDED = HERE / "recorded"
 
 def python(*arguments: str | Path, cwd: Path, site: Path | None = None) -> str:
     """What this Python prints on stdout; a failure ends the program with what it said."""
-    environment = {**os.environ, "COLUMNS": "150", "NO_COLOR": "1"}
+    environment = {**os.environ, "COLUMNS": "160", "NO_COLOR": "1"}
     if site is not None:
         environment["PYTHONPATH"] = str(site)
     done = subprocess.run(

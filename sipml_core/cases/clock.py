@@ -51,7 +51,7 @@ class Clock:
             raise self.reached()
 
         signal.signal(signal.SIGALRM, over)
-        signal.setitimer(signal.ITIMER_REAL, left)
+        signal.setitimer(signal.ITIMER_REAL, left, 1.0)  # again, should somebody have caught the first
         try:
             yield
         finally:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import partial
 from typing import TypeVar
 
 import attrs
@@ -16,14 +17,15 @@ from sipml_core.cases.steps import (
     built_fabric,
     check_scheduler,
     circuits_for,
+    first_groups,
     group_template,
     lowered,
     network_prices,
     whole_job,
 )
-from sipml_core.cases.variants import Variant, group_shape, offered_exchanges, variants_of
+from sipml_core.cases.variants import Variant, exchange_trees, group_shape, offered_exchanges, variants_of
 from sipml_core.errors import InfeasibleError
-from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold
+from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
 from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
 from sipml_core.scheduling import ScheduledCircuits
 
@@ -64,6 +66,8 @@ class CompiledCase:
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of how the case was compiled."""
         notes = list(self.fabric.words.notes)
+        if self.fabric.hints.above_bandwidth:
+            notes.append("GPUs may send and receive more than cluster.bandwidth_gbps")
         if not self.variant.placement.converged:
             notes.append("Algorithm 1 did not converge; a fallback placement is used")
         if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
@@ -118,7 +122,7 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
     found: list[T] = []
     refusals: list[InfeasibleError] = []
     gpu_gbps = case.interconnect.cluster.bandwidth_gbps
-    prices = reuse(network_prices, fabric, case.plan.mp, case.plan.dp, gpu_gbps)
+    prices = reuse(network_prices, fabric, case.plan, gpu_gbps)
     group = group_shape(fabric, case.plan, prices, gpu_gbps)
     for exchange in offered_exchanges(case, group):
         try:
@@ -133,7 +137,12 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
 
 def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     """Return the variant's groups with GPUs."""
-    template = reuse(group_template, variant.placement, variant.plan, variant.exchange, variant.group)
+    # The tasks are those of all exchanges and all-reduces: of the plan before these are decided.
+    group = reuse(replica_tasks, variant.placement, variant.case.plan)
+    trees = exchange_trees(variant.exchange, variant.group)
+    parents = None if trees.direct else tuple(map(tuple, trees.parents.tolist()))
+    relays = trees.relays and not trees.direct
+    template = reuse(group_template, variant.placement, variant.plan, parents, relays, group)
     order = None if variant.fabric.hints.order is None else tuple(variant.fabric.hints.order.tolist())
     return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers, variant.rings)
 
@@ -141,7 +150,7 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
 def compile_variant(variant: Variant, reuse: Reuse) -> CompiledCase:
     """Return the variant with the tasks of all groups, or of the first few where these stand for all."""
     lowering = variant_lowering(variant, reuse)
-    compiled = _folded(variant, lowering)
+    compiled = _folded(variant, lowering, reuse)
     if compiled is not None:
         return compiled
     case = variant.case
@@ -183,7 +192,7 @@ def _first_capacity_gbps(driven: Driven) -> NDArray[np.float64]:
     return capacity_gbps
 
 
-def _folded(variant: Variant, lowering: Lowering) -> CompiledCase | None:
+def _folded(variant: Variant, lowering: Lowering, reuse: Reuse) -> CompiledCase | None:
     """Return the first groups where they stand for all; None where all are to be simulated.
 
     Raises
@@ -201,7 +210,8 @@ def _folded(variant: Variant, lowering: Lowering) -> CompiledCase | None:
         circuits = driven.circuits
         replanned = circuits is not None and circuits.interval_us is not None
         control = fabric.circuits if replanned else None
-        folded = fold(pairs, driven.network, _first_capacity_gbps(driven), control)
+        kept = partial(reuse, first_groups, keep=2)
+        folded = fold(pairs, driven.network, _first_capacity_gbps(driven), control, tasks_of=kept)
     except NoSymmetryError as error:
         if wanted == "auto":
             return None

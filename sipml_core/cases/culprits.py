@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import re
+from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
 
@@ -14,8 +15,8 @@ from sipml_core.plugin import Component
 def blamed(*components: Component | None) -> Iterator[None]:
     """Turn what the code of a component raises, beside what sipml refuses, into a `PluginError`.
 
-    Whose code it is says the innermost frame of a module from a component's package outside the core; an
-    error without one is the core's own, and stays as it is.
+    Whose code it is say the frames: a method of a component outside the core, or a function of its package.
+    An error without either is the core's own, and stays as it is.
 
     Raises
     ------
@@ -35,18 +36,22 @@ def blamed(*components: Component | None) -> Iterator[None]:
 
 def named(component: Component) -> str:
     """Return a component as messages name it, with the package it comes from."""
-    role = next(base.__name__.lower() for base in type(component).__mro__ if Component in base.__bases__)
+    base = next(base.__name__ for base in type(component).__mro__ if Component in base.__bases__)
+    role = re.sub(r"(?<=[a-z])(?=[A-Z])", " ", base).lower()
     return f"{role} {component.name!r} of {_package(type(component).__module__)!r}"
 
 
-def _culprit(trace: TracebackType | None, components: Iterable[Component]) -> Component | None:
-    by_package = {_package(type(part).__module__): part for part in components}
-    by_package.pop("sipml_core", None)
-    found = None
+def _culprit(trace: TracebackType | None, components: list[Component]) -> Component | None:
+    """The component whose method is innermost; or the last one from the package of the innermost frame."""
+    strangers = [part for part in components if _package(type(part).__module__) != "sipml_core"]
+    by_package = {_package(type(part).__module__): part for part in strangers}
+    method = module = None
     while trace is not None:
-        found = by_package.get(_package(trace.tb_frame.f_globals.get("__name__", "")), found)
+        frame = trace.tb_frame
+        method = next((part for part in strangers if part is frame.f_locals.get("self")), method)
+        module = by_package.get(_package(frame.f_globals.get("__name__", "")), module)
         trace = trace.tb_next
-    return found
+    return method or module
 
 
 def _package(module: str) -> str:

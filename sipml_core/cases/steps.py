@@ -13,12 +13,11 @@ from numpy.typing import NDArray
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect
-from sipml_core.lowering import GroupTemplate, Lowering, Trees
+from sipml_core.lowering import GroupTasks, GroupTemplate, Lowering, Trees
 from sipml_core.model import (
     BalancedGraph,
     Cluster,
     Fabric,
-    GroupShape,
     Network,
     OpGraph,
     Placement,
@@ -27,9 +26,11 @@ from sipml_core.model import (
     Prices,
     Routes,
     TaskGraph,
+    refuse_excess,
 )
-from sipml_core.partition import Layout, choose_splits, fixed_layout, partition
-from sipml_core.plugin import Exchange, GpuModel, Placer, Topology, WeightedRing, Workload
+from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, fixed_layout, partition
+from sipml_core.placement import place_in_stages
+from sipml_core.plugin import GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
     ScheduledCircuits,
     circuit_traffic,
@@ -74,32 +75,49 @@ def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:
     return workload.graph(samples, precision)
 
 
+def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:
+    """Return how long slices of ops take, asked and kept as they are needed, for all plans of a graph."""
+    return SliceTimes(graph, gpu, cluster)
+
+
 def op_layout(
-    graph: OpGraph, name: str, gpu: GpuModel, cluster: Cluster, plan: Plan, prices: Prices
+    graph: OpGraph,
+    name: str,
+    gpu: GpuModel,
+    cluster: Cluster,
+    plan: Plan,
+    prices: Prices,
+    times: SliceTimes | None = None,
 ) -> Layout:
     """Return the dimension along which each op is cut, and why, by the layout of that name."""
     if name != "auto":
         return fixed_layout(graph, name)
     return choose_splits(
         graph, gpu, cluster, mp=plan.mp, dp=plan.dp,
-        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute,
+        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full", stages=plan.pp, times=times,
     )  # fmt: skip
 
 
-def network_prices(fabric: Fabric, mp: int, dp: int, gpu_gbps: float) -> Prices:
+def network_prices(fabric: Fabric, plan: Plan, gpu_gbps: float) -> Prices:
     """Return what the fabric gives a GPU that sends to all of its group, and to its counterpart, at once.
 
     Pairs send equally, all groups at the same time; a link that they share divides its capacity. What
     circuits will be given to a pair is not known yet: there only the ports count.
     """
-    position = np.arange(mp * dp, dtype=np.int32) if fabric.hints.order is None else fabric.hints.order
-    group = position[:mp]
+    # GPU at each position, and GPU of each device of each replica. [gpus], [dp, replica]
+    gpu_at = np.arange(plan.gpus, dtype=np.int32) if fabric.hints.order is None else fabric.hints.order
+    gpu_of = gpu_at[plan.positions]
+    group = gpu_of[0, : plan.mp]
     src, dst = (ends.reshape(-1) for ends in np.meshgrid(group, group, indexing="ij"))
     inside = src != dst
-    counterpart = np.roll(position, -mp)
     return Prices(
-        group_gbps=min(gpu_gbps, max(mp - 1, 1) * _pair_gbps(fabric, src[inside], dst[inside], gpu_gbps)),
-        replica_gbps=min(gpu_gbps, _pair_gbps(fabric, position, counterpart, gpu_gbps)),
+        group_gbps=min(
+            gpu_gbps, max(plan.mp - 1, 1) * _pair_gbps(fabric, src[inside], dst[inside], gpu_gbps)
+        ),
+        replica_gbps=min(
+            gpu_gbps,
+            _pair_gbps(fabric, gpu_of.reshape(-1), np.roll(gpu_of, -1, axis=0).reshape(-1), gpu_gbps),
+        ),
     )
 
 
@@ -118,22 +136,49 @@ def _pair_gbps(
 
 
 def balanced_graph(
-    graph: OpGraph, layout: str, gpu: GpuModel, cluster: Cluster, plan: Plan, prices: Prices
+    graph: OpGraph,
+    layout: str,
+    gpu: GpuModel,
+    cluster: Cluster,
+    plan: Plan,
+    prices: Prices,
+    times: SliceTimes | None = None,
 ) -> BalancedGraph:
-    """Return the ops cut into sub-ops of about tau, along the dimensions that the named layout gives."""
-    cuts = op_layout(graph, layout, gpu, cluster, plan, prices)
-    return partition(graph, gpu, cluster, mp=plan.mp, tau_us=plan.tau_us, layout=cuts)
+    """Return the ops cut into sub-ops of about tau, along the dimensions that the named layout gives.
+
+    `times` are those of the graph, the GPU and the cluster; None: made here.
+    """
+    times = times or slice_times(graph, gpu, cluster)
+    cuts = op_layout(graph, layout, gpu, cluster, plan, prices, times)
+    return partition(graph, gpu, cluster, mp=plan.mp, tau_us=plan.tau_us, layout=cuts, times=times)
 
 
-def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits) -> Placement:
-    """Return a device of the group for each sub-op."""
-    return placer.place(graph, limits)
+def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: Plan) -> Placement:
+    """Return a device of the replica for each sub-op, of `limits.devices` for each stage."""
+    if plan.pp == 1:
+        return placer.place(graph, limits)
+    # An op takes as long as its longest part: the parts are on as many devices.
+    time_us = np.maximum.reduceat(graph.duration_us, graph.first[:-1])
+    part = cut_stages(graph.graph, time_us, plan.model_parts, plan.stage_tolerance)
+    return place_in_stages(placer, graph, limits, part, plan.pp)
 
 
-def group_template(placement: Placement, plan: Plan, exchange: Exchange, shape: GroupShape) -> GroupTemplate:
-    """Return what one group does in one iteration, wherever its GPUs are."""
-    trees = Trees(parents=exchange.parents(shape), relays=shape.few_peers)
-    return GroupTemplate.of(placement, plan, trees)
+def group_template(
+    placement: Placement,
+    plan: Plan,
+    parents: tuple[tuple[int, ...], ...] | None,
+    relays: bool,
+    group: GroupTasks,
+) -> GroupTemplate:
+    """Return what one replica does with one micro-batch, wherever its GPUs are.
+
+    `parents` and `relays` as in `Trees`; None: from each maker to each user, the same on every network.
+    `group` as of `replica_tasks`.
+    """
+    if parents is None:
+        return GroupTemplate.of(placement, plan, None, group)
+    trees = Trees(parents=np.array(parents, dtype=np.int32), relays=relays)
+    return GroupTemplate.of(placement, plan, trees, group)
 
 
 def lowered(
@@ -146,6 +191,11 @@ def lowered(
     """Return the template with GPUs for all groups; `order` as in `Fabric`, the rest as in `AllReduce`."""
     positions = None if order is None else np.array(order, dtype=np.int32)
     return Lowering.of(template, cluster, order=positions, tiers=tiers, orders=rings)
+
+
+def first_groups(lowering: Lowering, groups: int) -> TaskGraph:
+    """Return the tasks of the first groups, without noise."""
+    return lowering.tasks(groups)
 
 
 def whole_job(lowering: Lowering, jitter: float, seed: int) -> TaskGraph:
@@ -182,7 +232,9 @@ def circuits_for(
         A pair that must talk has no route; or circuits are set once and leave out a pair that cannot be
         relayed either.
     """
-    network = network or Network.of(fabric, tasks)
+    if network is None:
+        network = Network.of(fabric, tasks)
+        refuse_excess(fabric, network, interconnect.cluster.bandwidth_gbps)
     control, scheduler, estimator = fabric.circuits, interconnect.scheduler, interconnect.estimator
     if control is None or scheduler is None or estimator is None:
         return Driven(network=network, circuits=None)

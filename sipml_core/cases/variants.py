@@ -11,10 +11,10 @@ from numpy.typing import NDArray
 
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.steps import balanced_graph, op_graph, placed
-from sipml_core.lowering import Trees, check_memory, check_parameters
+from sipml_core.cases.steps import balanced_graph, op_graph, placed, slice_times
+from sipml_core.lowering import Trees, check_memory, check_parameters, replica_tasks
 from sipml_core.model import Fabric, GroupShape, LinkTable, Placement, Plan, Prices, ReplicaShape
-from sipml_core.placement import placement_limits
+from sipml_core.placement import check_reach, placement_limits
 from sipml_core.plugin import AllReduce, Exchange, WeightedRing
 
 #: Members of a group, at most, between which links without a switch are looked for.
@@ -44,29 +44,27 @@ def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> 
     """Return where the devices of a group are to each other on a fabric."""
     return GroupShape.of(
         devices=plan.mp,
-        tiers=fabric_tiers(fabric),
+        tiers=fabric_tiers(fabric) if plan.stride("mp") == 1 else (),
         ports_only=prices.group_gbps >= gpu_gbps * (1 - 1e-9),
         few_peers=fabric.circuits is not None,
         reach_hops=fabric.hints.reach_hops,
-        links=own_links(fabric, positions(fabric, plan)),
+        links=own_links(fabric, gpus_of(fabric, plan).reshape(-1, plan.mp)),
     )
 
 
 def replica_shape(fabric: Fabric, plan: Plan) -> ReplicaShape:
     """Return where the replicas are to each other on a fabric."""
-    return ReplicaShape(
-        replicas=plan.dp,
-        devices=plan.mp,
-        tiers=fabric_tiers(fabric),
-        links=own_links(fabric, positions(fabric, plan).T),
-    )
+    # Sharded states are scattered and gathered on one ring.
+    tiers = () if plan.shares_states else fabric_tiers(fabric)
+    own = () if plan.shares_states else own_links(fabric, gpus_of(fabric, plan).T)
+    return ReplicaShape(replicas=plan.dp, devices=plan.stride("dp"), tiers=tiers, links=own)
 
 
-def positions(fabric: Fabric, plan: Plan) -> NDArray[np.int32]:
-    """Return the GPU of each device of each group. [dp, mp]"""
+def gpus_of(fabric: Fabric, plan: Plan) -> NDArray[np.int32]:
+    """Return the GPU of each device of each replica. [dp, replica]"""
     order = fabric.hints.order
-    gpus = np.arange(plan.gpus, dtype=np.int32) if order is None else order
-    return np.asarray(gpus, dtype=np.int32).reshape(plan.dp, plan.replica_gpus)
+    gpu_at = np.arange(plan.gpus, dtype=np.int32) if order is None else order
+    return np.asarray(gpu_at, dtype=np.int32)[plan.positions]
 
 
 def own_links(fabric: Fabric, groups: NDArray[np.int32]) -> LinkTable:
@@ -123,17 +121,24 @@ def variants_of(
         servers.
     """
     plan, cluster = case.plan, case.interconnect.cluster
+    check_reach(plan, fabric.hints.reach_hops)
     replicas = replica_shape(fabric, plan)
     trees = exchange_trees(exchange, group)
     limits = placement_limits(
         plan.mp, plan.dp, fabric.hints.degree, fabric.hints.reach_hops,
-        ring_peers=plan.ring_peers, chain=trees.relays and not trees.direct,
+        ring_peers=plan.ring_peers, stage_peers=plan.stage_peers, chain=trees.relays and not trees.direct,
     )  # fmt: skip
-    graph = reuse(op_graph, case.job.workload, plan.local_batch, case.precision)
+    graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision)
     check_parameters(graph, plan, case.gpu.memory_bytes)
-    balanced = reuse(balanced_graph, graph, case.job.table.layout, case.gpu, cluster, plan, prices)
-    placement = reuse(placed, case.job.placer, balanced, limits)
-    memory_bytes = check_memory(placement, plan, case.gpu.memory_bytes)
+    # Only the layout that is chosen by cost depends on the network.
+    layout = case.job.table.layout
+    paid = prices if layout == "auto" else Prices.flat(cluster.bandwidth_gbps)
+    times = reuse(slice_times, graph, case.gpu, cluster)
+    balanced = reuse(balanced_graph, graph, layout, case.gpu, cluster, plan, paid, times)
+    placement = reuse(placed, case.job.placer, balanced, limits, plan)
+    memory_bytes = reuse(
+        check_memory, placement, plan, case.gpu.memory_bytes, reuse(replica_tasks, placement, plan)
+    )
     return [
         Variant(
             case=case,

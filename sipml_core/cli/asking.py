@@ -13,7 +13,7 @@ if TYPE_CHECKING:
     from sipml_core.plugin import Registry
 
 #: Columns where there is no terminal and COLUMNS says nothing: wide enough for the tables.
-NO_TERMINAL = 150
+NO_TERMINAL = 160
 
 
 def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:

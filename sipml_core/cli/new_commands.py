@@ -23,12 +23,18 @@ def new_experiment(file: Path) -> None:
 
 @click.command("new-plugin")
 @click.argument("name")
+@click.option(
+    "--kind",
+    default="topology",
+    show_default=True,
+    help="What it brings: topology, circuits, scheduler, placer, gpu, workload or estimator.",
+)
 @click.option("--folder", type=click.Path(path_type=Path), help="Where to write it; default sipml-NAME.")
-def new_plugin(name: str, folder: Path | None) -> None:
-    """Write a package with a topology NAME of your own to start from, and tests that it passes."""
+def new_plugin(name: str, kind: str, folder: Path | None) -> None:
+    """Write a package with a topology (or another kind) NAME to start from, and tests that it passes."""
     from sipml_core.templates import write_plugin
 
     folder = folder or Path(f"sipml-{name}")
-    for path in write_plugin(name, folder, plugins_with_warnings()):
+    for path in write_plugin(name, folder, plugins_with_warnings(), kind):
         click.echo(f"wrote {path}")
     click.echo(f"next: python -m pip install -e {folder} && python -m pytest {folder}")

@@ -57,10 +57,11 @@ def bounds(
     narrowest = np.full(len(network.pair_src), np.inf)
     np.minimum.at(narrowest, network.entry_pair, gives)
     narrowest = narrowest[network.transfer_pair]
-    begun_us = np.zeros(tasks.nodes) if timeline is None else np.maximum(since_us - timeline.start_us, 0.0)
-    node_us = np.maximum(_node_us(tasks, network, narrowest) - begun_us, 0.0)
-    left_bytes = _left_bytes(tasks, narrowest, begun_us[tasks.compute_tasks :])
-    if timeline is not None:
+    node_us, left_bytes = _node_us(tasks, network, narrowest), tasks.size_bytes
+    if timeline is not None and since_us > 0:
+        begun_us = np.maximum(since_us - timeline.start_us, 0.0)
+        node_us = np.maximum(node_us - begun_us, 0.0)
+        left_bytes = _left_bytes(tasks, narrowest, begun_us[tasks.compute_tasks :])
         ended = timeline.end_us <= since_us
         node_us[ended] = 0.0
         left_bytes[ended[tasks.compute_tasks :]] = 0.0

@@ -25,7 +25,7 @@ LAYOUTS = ("auto", "sample", "tensor", "megatron")
 
 @attrs.frozen(kw_only=True)
 class StrategyTable(Execution):
-    """[strategy], and `plan` inside a [[workload]]."""
+    """[plan], and `plan` inside a [[workload]]; [strategy] is another name of it."""
 
     mp: int | None = option(
         None, validator=attrs.validators.optional(between(1, MAX_GPUS)),
@@ -79,7 +79,8 @@ class WorkloadTable:
 
     name: str = option(doc="workload, below")
     label: str | None = option(None, doc="what the results call it; needed if one workload appears twice")
-    strategy: Mapping[str, Any] = option({}, doc="changes [strategy] for this one")
+    plan: Mapping[str, Any] = option({}, doc="changes [plan] for this one")
+    strategy: Mapping[str, Any] = option({}, doc="another name of `plan`")
     search: Mapping[str, Any] = option({}, doc="changes [search] for this one")
 
 
@@ -104,8 +105,9 @@ class EngineTable:
         unit="us", doc="simulated time after which a run stops with an error and a search drops a candidate",
     )  # fmt: skip
     fold: str = option(
-        "never", validator=one_of("auto", "never", "require"),
-        doc='simulate the first groups for all where that is exact ("auto"); "require": stop where it is not',
+        "auto", validator=one_of("auto", "never", "require"),
+        doc='simulate the first groups for all where that is exact ("auto"), or always all ("never"); '
+        '"require": stop where the first groups do not stand for all',
     )  # fmt: skip
 
 
@@ -153,7 +155,7 @@ class Job:
 
         Raises `ConfigError` if the degrees do not multiply to N, or the batch does not divide.
         """
-        mp, dp = degrees(gpus, mp or self.table.mp, None if mp else self.table.dp)
+        mp, dp = degrees(gpus, mp or self.table.mp, None if mp else self.table.dp, self.table.pp)
         batch = global_batch or self.table.global_batch or self.workload.default_global_batch
         shared = {field.name: getattr(self.table, field.name) for field in attrs.fields(Execution)}
         return Plan(mp=mp, dp=dp, global_batch=batch, **shared)
@@ -199,22 +201,28 @@ class Experiment:
         return self.interconnects[0].label
 
 
-def degrees(gpus: int, mp: int | None, dp: int | None) -> tuple[int, int]:
-    """(mp, dp) with mp x dp = N, from either or both."""
+def degrees(gpus: int, mp: int | None, dp: int | None, pp: int = 1) -> tuple[int, int]:
+    """(mp, dp) with mp x pp x dp = N, from either or both."""
+    if gpus % pp:
+        near = sorted(divisors(gpus), key=lambda k: abs(k - pp))[:2]
+        raise ConfigError(f"pp must divide {gpus} GPUs, got {pp}; nearest: {near[0]} or {near[-1]}")
+    left = gpus // pp
     if mp is None:
-        mp = gpus // dp if dp and gpus % dp == 0 else None
+        mp = left // dp if dp and left % dp == 0 else None
     if dp is None:
-        dp = gpus // mp if mp and gpus % mp == 0 else None
-    if mp is None or dp is None or mp * dp != gpus:
-        given = ", ".join(f"{name}={value}" for name, value in (("mp", mp), ("dp", dp)) if value)
+        dp = left // mp if mp and left % mp == 0 else None
+    if mp is None or dp is None or mp * dp != left:
+        shown = (("mp", mp), ("pp", pp if pp > 1 else None), ("dp", dp))
+        given = ", ".join(f"{name}={value}" for name, value in shown if value)
+        product = "mp x dp" if pp == 1 else "mp x pp x dp"
         raise ConfigError(
-            f"mp x dp must be {gpus} GPUs, got {given}; nearest valid: {_near_degrees(gpus, mp, dp)}"
+            f"{product} must be {gpus} GPUs, got {given}; nearest valid: {_near_degrees(left, mp, dp)}"
         )
     return mp, dp
 
 
-def _near_degrees(gpus: int, mp: int | None, dp: int | None) -> str:
-    pairs = [(k, gpus // k) for k in divisors(gpus)]
+def _near_degrees(left: int, mp: int | None, dp: int | None) -> str:
+    pairs = [(k, left // k) for k in divisors(left)]
     distance = (lambda pair: abs(pair[0] - mp)) if mp else (lambda pair: abs(pair[1] - (dp or 1)))
     return " or ".join(f"mp={k}, dp={l}" for k, l in sorted(sorted(pairs, key=distance)[:2]))
 

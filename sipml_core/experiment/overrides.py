@@ -10,8 +10,8 @@ from typing import Any
 from sipml_core.errors import ConfigError, brief, shown
 from sipml_core.fields import parse_toml
 
-#: Sections that a [[workload]] may have for itself; its keys win over those of the section.
-_DEFAULTS = ("strategy", "search")
+#: Sections that a [[workload]] may have for itself, and under which names; there its keys win.
+_DEFAULTS = {"plan": ("plan", "strategy"), "strategy": ("plan", "strategy"), "search": ("search",)}
 #: Keys in one path; no table of an experiment lies as deep.
 _MOST_KEYS = 10
 
@@ -74,7 +74,8 @@ def _refuse_hidden(tables: Mapping[str, Any], keys: list[str], path: str, text: 
     section, key = keys[:2]
     workloads = tables.get("workload", [])
     workloads = workloads if isinstance(workloads, list) else [workloads]
-    own = [table for table in workloads if key in _section(table, section)]
+    names_of = _DEFAULTS[section]
+    own = [table for table in workloads if any(key in _section(table, name) for name in names_of)]
     if own:
         names = ", ".join(shown(table.get("label", table.get("name"))) for table in own)
         raise ConfigError(

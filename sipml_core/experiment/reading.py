@@ -30,7 +30,7 @@ from sipml_core.model import Cluster
 from sipml_core.plugin import Component, Estimator, GpuModel, Placer, Registry, Scheduler, Topology, Workload
 
 #: Sections that a key may be looked for in, whichever it was put in.
-_SECTIONS = {"cluster": Cluster, "engine": EngineTable, "strategy": StrategyTable, "search": SearchTable}
+_SECTIONS = {"cluster": Cluster, "engine": EngineTable, "plan": StrategyTable, "search": SearchTable}
 
 
 @attrs.frozen(kw_only=True)
@@ -44,7 +44,8 @@ class _Sections:
     )
     cluster: Mapping[str, Any] = option(doc="[cluster]")
     gpu: Mapping[str, Any] = option({}, doc="[gpu]")
-    strategy: Mapping[str, Any] = option({}, doc="[strategy], defaults for every workload")
+    plan: Mapping[str, Any] = option({}, doc="[plan], defaults for every workload")
+    strategy: Mapping[str, Any] = option({}, doc="[strategy], another name of [plan]")
     engine: Mapping[str, Any] = option({}, doc="[engine]")
     search: Mapping[str, Any] = option({}, doc="[search], what `search` may vary")
     workload: Any = option(doc="[[workload]]")
@@ -123,9 +124,9 @@ def _with_bandwidth(cluster: Cluster, table: Mapping[str, Any], path: str) -> Cl
 
 
 def _job(table: dict[str, Any], path: str, top: _Sections, cluster: Cluster, registry: Registry) -> Job:
-    """What one [[workload]] table describes, with [strategy] and [search] as its defaults."""
+    """What one [[workload]] table describes, with [plan] and [search] as its defaults."""
     workload: Workload = _component("workload", table, path, registry, WorkloadTable)
-    strategy, at_strategy = _merged("strategy", top.strategy, table, path)
+    strategy, at_strategy = _plan_table(top, table, path)
     search, at_search = _merged("search", top.search, table, path)
     placer: Placer = _component(
         "placer", strategy.pop("placer", "algorithm1"), f"{at_strategy}.placer", registry
@@ -147,6 +148,23 @@ def _job(table: dict[str, Any], path: str, top: _Sections, cluster: Cluster, reg
         except ConfigError as error:
             raise ConfigError(f"{at_strategy}.{error}") from None
     return job
+
+
+def _plan_table(top: _Sections, table: Mapping[str, Any], path: str) -> tuple[dict[str, Any], str]:
+    """The keys of [plan] and [strategy], which are one table, with a workload's own over them."""
+    merged: dict[str, Any] = {}
+    named = "plan" if top.plan else "strategy"
+    for at, tables in (("", {"plan": top.plan, "strategy": top.strategy}), (f"{path}.", table)):
+        own = {name: tables.get(name, {}) for name in ("plan", "strategy")}
+        for name, keys_of in own.items():
+            if not isinstance(keys_of, Mapping):
+                raise ConfigError(f"{at}{name} must be a table, got {shown(keys_of)}")
+        twice = sorted(set(own["plan"]) & set(own["strategy"]))
+        if twice:
+            raise ConfigError(f"{at}plan.{twice[0]} and {at}strategy.{twice[0]} are the same key; give one")
+        named = next((f"{at}{name}" for name in own if own[name]), named) if at else named
+        merged |= {**own["plan"], **own["strategy"]}
+    return merged, named
 
 
 def _merged(

@@ -41,7 +41,7 @@ def components_of(experiment: Experiment) -> Iterator[Component]:
     """Yield every component of an experiment."""
     yield experiment.gpu
     for job in experiment.jobs:
-        yield from (job.workload, job.placer, *job.placers)
+        yield from (job.workload, job.placer, *job.placers, *job.exchanges, *job.all_reduces)
     for interconnect in experiment.interconnects:
         yield interconnect.topology
         yield from (part for part in (interconnect.scheduler, interconnect.estimator) if part)
@@ -67,12 +67,12 @@ def _job(job: Job, name_file: NameFile) -> dict[str, Any]:
     search = _plain(job.search)
     if job.placers:
         search["placers"] = [_component(placer, name_file) for placer in job.placers]
-    return {
-        **table,
-        "label": job.label,
-        "strategy": {**_plain(job.table), "placer": _component(job.placer, name_file)},
-        "search": search,
-    }
+    strategy = {**_plain(job.table), "placer": _component(job.placer, name_file)}
+    if job.table.exchange != "auto":
+        strategy["exchange"] = _component(job.exchanges[0], name_file)
+    if job.table.all_reduce != "auto":
+        strategy["all_reduce"] = _component(job.all_reduces[0], name_file)
+    return {**table, "label": job.label, "strategy": strategy, "search": search}
 
 
 def _interconnect(interconnect: Interconnect, cluster: Cluster, name_file: NameFile) -> dict[str, Any]:

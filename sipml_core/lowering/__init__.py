@@ -6,18 +6,26 @@ Imports `placement` and what is below it.
 
 from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
+from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
-from sipml_core.lowering.joblowering import Lowering
+from sipml_core.lowering.joblowering import Lowering, replicas_in_server
 from sipml_core.lowering.memory import check_memory, check_parameters
+from sipml_core.lowering.schedules import Pass, most_in_flight, schedule
 
 __all__ = [
+    "GroupTasks",
     "GroupTemplate",
     "Lowering",
     "NoSymmetryError",
     "Pairs",
+    "Pass",
     "TrafficBytes",
     "Trees",
     "check_memory",
     "check_parameters",
     "fold",
+    "most_in_flight",
+    "replica_tasks",
+    "replicas_in_server",
+    "schedule",
 ]

@@ -24,6 +24,8 @@ from sipml_core.model import Nodes, TaskBuilder, TaskGraph
 
 #: GPUs in ring order.
 Members = NDArray[np.int32]
+#: Bytes of all collectives, or of each on flat rings. [groups, 1] [bytes]
+Size = float | NDArray[np.float64]
 
 
 def all_reduce_bytes(size_bytes: float, members: int) -> float:
@@ -44,7 +46,8 @@ class Rings:
     builder: TaskBuilder
     #: How a ring is simulated, see above.
     steps: str = attrs.field(validator=one_of("explicit", "fluid"))
-    priority: int = 0
+    #: Of all collectives, or of each. [groups, 1]
+    priority: int | NDArray[np.int64] = 0
     label: int = 0
     #: Where a member sends: 1 to its successor, -1 to its predecessor.
     way: int = 1
@@ -55,7 +58,7 @@ class Rings:
     orders: tuple[tuple[tuple[int, ...], float], ...] = ()
 
     def all_reduce(
-        self, members: Members, size_bytes: float, ready: Nodes | None = None, *, made: int | None = None
+        self, members: Members, size_bytes: Size, ready: Nodes | None = None, *, made: int | None = None
     ) -> Nodes:
         """Add an all-reduce: everyone gets the sum of M bytes over each group.
 
@@ -98,7 +101,7 @@ class Rings:
         done = np.moveaxis(done.reshape(outer_ready.shape), 1, -1)
         return self.all_gather(rows, size_bytes, done.reshape(-1, inner)).reshape(own.shape)
 
-    def _both_ways(self, members: Members, size_bytes: float, ready: Nodes | None, made: int) -> Nodes:
+    def _both_ways(self, members: Members, size_bytes: Size, ready: Nodes | None, made: int) -> Nodes:
         """Add two all-reduces of half of the bytes, in opposite directions at the same time."""
         done = self.builder.barriers(members[:, :made].shape, label=self.label)
         for way in (1, -1):
@@ -106,7 +109,7 @@ class Rings:
             self.builder.depend(ring.all_reduce(members, size_bytes / 2, ready, made=made), done)
         return done
 
-    def _at_once(self, members: Members, size_bytes: float, ready: Nodes | None) -> Nodes:
+    def _at_once(self, members: Members, size_bytes: Size, ready: Nodes | None) -> Nodes:
         """Add one all-reduce for each ring of `orders`, of its part of the bytes, all at the same time."""
         done = self.builder.barriers(members.shape, label=self.label)
         for order, part in self.orders:
@@ -115,23 +118,27 @@ class Rings:
             self.builder.depend(ring.all_reduce(members[:, at], part * size_bytes, mine), done[:, at])
         return done
 
-    def reduce_scatter(self, members: Members, size_bytes: float, ready: Nodes | None = None) -> Nodes:
+    def reduce_scatter(
+        self, members: Members, size_bytes: Size, ready: Nodes | None = None, *, made: int | None = None
+    ) -> Nodes:
         """Add a reduce-scatter: each member gets one n-th of the sum; see `all_reduce`. [groups, n]"""
         n = members.shape[-1]
         if n == 1 or self.steps == "fluid":
-            return self._fluid(members, size_bytes, n - 1, ready)
-        sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=n - 1)
+            return self._fluid(members, size_bytes, n - 1, ready, made)
+        sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=n - 1, made=made)
         return self._joined(sends[-1:], ready)
 
-    def all_gather(self, members: Members, size_bytes: float, ready: Nodes | None = None) -> Nodes:
+    def all_gather(
+        self, members: Members, size_bytes: Size, ready: Nodes | None = None, *, made: int | None = None
+    ) -> Nodes:
         """Add an all-gather: each member gets all M bytes, having one n-th; see `all_reduce`. [groups, n]"""
         n = members.shape[-1]
         if n == 1 or self.steps == "fluid":
-            return self._fluid(members, size_bytes, n - 1, ready)
-        sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=1)
+            return self._fluid(members, size_bytes, n - 1, ready, made)
+        sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=1, made=made)
         return self._joined(sends, ready)
 
-    def _flat_all_reduce(self, members: Members, size_bytes: float, ready: Nodes | None, made: int) -> Nodes:
+    def _flat_all_reduce(self, members: Members, size_bytes: Size, ready: Nodes | None, made: int) -> Nodes:
         """Add a flat all-reduce; the last chunk to come in is its end, as a pair is a queue."""
         n = members.shape[-1]
         if n == 1 or self.steps == "fluid":
@@ -142,7 +149,7 @@ class Rings:
     def _steps(
         self,
         members: Members,
-        chunk_bytes: float,
+        chunk_bytes: Size,
         steps: int,
         ready: Nodes | None,
         *,
@@ -171,7 +178,7 @@ class Rings:
         return done
 
     def _fluid(
-        self, members: Members, size_bytes: float, steps: int, ready: Nodes | None, made: int | None = None
+        self, members: Members, size_bytes: Size, steps: int, ready: Nodes | None, made: int | None = None
     ) -> Nodes:
         """Add one transfer per member for all steps of M / n bytes; nothing at all for one member."""
         n = members.shape[-1]

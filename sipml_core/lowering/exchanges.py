@@ -77,7 +77,7 @@ def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
     [(0, 2), (1, 3), (0, 5), (1, 6), (2, 7)]
     """
     messages = _messages(direct, tasks)
-    devices = len(trees.parents)
+    devices = tasks.placement.devices
 
     # One row for each transfer and each edge on its way: the end away from the root, and the one towards it.
     row, child, parent = _ways(messages, trees)
@@ -163,13 +163,18 @@ def _ways(messages: _Messages, trees: Trees) -> tuple[Indices, Indices, Indices]
     row, child, parent
         The transfer, and the ends of the edge away from the root and towards it. [edges]
     """
+    # Device d of pipeline stage s is s group + d; what crosses stages goes straight to its user.
+    group = len(trees.parents)
     rows, children, parents = [], [], []
     row, child = np.arange(len(messages.root), dtype=np.int32), messages.leaf
     while len(row):
         root = messages.root[row]
-        parent = trees.parents[root, child]
+        place = child % group
+        parent = child - place + trees.parents[root % group, place]
+        straight = root // group != child // group
         if not trees.relays:
-            parent = np.where(messages.alone[row], root, parent)
+            straight |= messages.alone[row]
+        parent = np.where(straight, root, parent).astype(np.int32)
         rows.append(row)
         children.append(child)
         parents.append(parent)

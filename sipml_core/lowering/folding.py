@@ -10,6 +10,8 @@ where they are each other's images.
 
 from __future__ import annotations
 
+from collections.abc import Callable
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -66,12 +68,12 @@ class Pairs:
         gpus, gpu_at = lowering.plan.gpus, lowering.gpu_of.reshape(-1)
         # Position of each GPU in the job's order; ends of the first period's pairs, as positions. [2, pairs]
         position = np.argsort(gpu_at)
-        tasks = lowering.tasks(lowering.period)
+        tasks = lowering.sends(lowering.period)
         key, pair = PairIndex(gpus).unique(tasks.src, tasks.dst)
         ends = position[np.array(PairIndex(gpus).ends(key))]
 
         # Moved on by whole periods. [shifts, pairs]
-        shift = np.arange(0, gpus, lowering.period * lowering.plan.mp)[:, None]
+        shift = np.arange(0, gpus, lowering.period * lowering.plan.replica_gpus)[:, None]
         src, dst = gpu_at[(ends[:, None, :] + shift) % gpus]
         return cls(
             lowering=lowering,
@@ -106,6 +108,7 @@ def fold(
     network: Network,
     capacity_gbps: NDArray[np.float64],
     control: CircuitControl | None = None,
+    tasks_of: Callable[[Lowering, int], TaskGraph] = Lowering.tasks,
 ) -> Folded:
     """Return the smallest set of groups whose simulation equals that of all.
 
@@ -118,6 +121,8 @@ def fold(
         decides. [links] [Gbps]
     control
         What is decided while the job runs; None: nothing.
+    tasks_of
+        `Lowering.tasks`, or what keeps its results.
 
     Raises
     ------
@@ -144,12 +149,12 @@ def fold(
             except NoSymmetryError as error:
                 reason = str(error)
             else:
-                return _folded(pairs, network, orbits, step, part)
+                return _folded(pairs, network, orbits, step, part, tasks_of)
     raise NoSymmetryError(reason)
 
 
 def _refuse_uneven_speeds(lowering: Lowering, step: int) -> None:
-    speed = lowering.speed[lowering.gpu_of].reshape(-1, step * lowering.period * lowering.plan.mp)
+    speed = lowering.speed[lowering.gpu_of].reshape(-1, step * lowering.period * lowering.plan.replica_gpus)
     uneven = np.flatnonzero((speed != speed[0]).any(axis=1))
     if len(uneven):
         raise NoSymmetryError(f"GPUs differ in speed (gpu_speed) between {_groups(lowering, step)}")
@@ -160,7 +165,7 @@ def _part_of(control: CircuitControl | None, lowering: Lowering, step: int) -> C
         return None
     gpu_at = lowering.gpu_of.reshape(-1)
     image = np.empty_like(gpu_at)
-    image[gpu_at] = np.roll(gpu_at, -step * lowering.period * lowering.plan.mp)
+    image[gpu_at] = np.roll(gpu_at, -step * lowering.period * lowering.plan.replica_gpus)
     part = control.folded(image) if isinstance(control, FoldableControl) else None
     if part is None:
         raise NoSymmetryError(
@@ -276,7 +281,12 @@ def _smallest_images(image: NDArray[np.int64]) -> NDArray[np.int64]:
 
 
 def _folded(
-    pairs: Pairs, network: Network, orbits: _Orbits, step: int, control: CircuitControl | None
+    pairs: Pairs,
+    network: Network,
+    orbits: _Orbits,
+    step: int,
+    control: CircuitControl | None,
+    tasks_of: Callable[[Lowering, int], TaskGraph] = Lowering.tasks,
 ) -> Folded:
     """Return the first groups, on orbits in place of links.
 
@@ -299,7 +309,7 @@ def _folded(
     """
     lowering = pairs.lowering
     groups = step * lowering.period
-    tasks = lowering.tasks(groups)
+    tasks = tasks_of(lowering, groups)
 
     # Ends of the first groups' pairs, and who stands for each receiver in the accounts. [pairs]
     src, sent_to = pairs.src[:step].reshape(-1), pairs.dst[:step].reshape(-1)
@@ -353,5 +363,5 @@ def _stand_ins(
     when this transfer is, so the sender's own account has it already.
     """
     gpu_at = lowering.gpu_of.reshape(-1)
-    image = gpu_at[np.argsort(gpu_at)[dst] % (groups * lowering.plan.mp)]
+    image = gpu_at[np.argsort(gpu_at)[dst] % (groups * lowering.plan.replica_gpus)]
     return np.where(image == src, dst, image)

@@ -91,15 +91,22 @@ def plan_buckets(tasks: GroupTasks, bucket_bytes: float, limits: PlacementLimits
 
 
 def ring_devices(holders: tuple[int, ...], limits: PlacementLimits) -> tuple[int, ...]:
-    """Return holders in order if neighbours on that ring may talk, else all devices of the group.
+    """Return holders in order if neighbours on that ring may talk, else all devices of their stages.
 
     Devices that hold nothing then pass on what they receive, and carry their share of the exchange
-    between groups.
+    between groups. `limits` are those inside a stage.
+
+    >>> ring_devices((0, 4, 8), PlacementLimits(devices=4, range_hops=1))
+    (0, 4, 8)
+    >>> ring_devices((4, 6), PlacementLimits(devices=4, range_hops=1))
+    (4, 5, 6, 7)
     """
+    group = limits.devices
     neighbours = zip(holders, (*holders[1:], holders[0]), strict=True)
-    if all(limits.allows(a, b) for a, b in neighbours):
+    if all(a // group != b // group or limits.allows(a % group, b % group) for a, b in neighbours):
         return holders
-    return tuple(range(limits.devices))
+    stages = sorted({holder // group for holder in holders})
+    return tuple(stage * group + device for stage in stages for device in range(group))
 
 
 def _bucket(holders: tuple[int, ...], gradients: list[_Gradient], limits: PlacementLimits) -> Bucket:
@@ -121,10 +128,16 @@ def _together(tasks: GroupTasks, makers: Indices, users: Indices) -> Iterator[_H
 
 
 def _apart(tasks: GroupTasks, makers: Indices, users: Indices) -> Iterator[_Holding]:
-    """Yield one gradient on each device, made by its own makers, else when the others make theirs."""
-    for device in range(tasks.placement.limits.devices):
-        own = makers[tasks.device[makers] == device]
-        yield (device,), own if len(own) else makers, users[tasks.device[users] == device]
+    """Yield one gradient on each device, made by its own makers, else when the others make theirs.
+
+    Where several stages have the parameter, devices of one number on them have one gradient together.
+    """
+    group = tasks.placement.limits.devices
+    stages = sorted({*(tasks.device[makers] // group).tolist(), *(tasks.device[users] // group).tolist()})
+    for device in range(group):
+        own = makers[tasks.device[makers] % group == device]
+        holders = tuple(stage * group + device for stage in stages)
+        yield holders, own if len(own) else makers, users[tasks.device[users] % group == device]
 
 
 def _gradients(tasks: GroupTasks) -> list[_Gradient]:

@@ -9,7 +9,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.lowering.recompute import Checkpoints, checkpoints
-from sipml_core.model import BalancedGraph, Phase, Placement, sorted_unique
+from sipml_core.lowering.schedules import parts_in_flight
+from sipml_core.model import BalancedGraph, OpGraph, Phase, Placement, Plan, Role, sorted_unique
 
 Indices = NDArray[np.int32]
 
@@ -54,15 +55,33 @@ class GroupTasks:
 
         A device does a duplicated op once: its parts there share the time.
         """
-        graph, devices = self.graph, self.placement.limits.devices
+        graph, devices = self.graph, self.placement.devices
         once = graph.subop_op * devices + self.placement.device
         shares = np.bincount(once)[once]
         each_us = np.where(graph.duplicated[graph.subop_op], graph.duration_us / shares, graph.duration_us)
         return np.asarray(each_us[self.subop], dtype=np.float64)
 
 
-def group_tasks(placement: Placement, *, recompute: bool) -> GroupTasks:
-    """Return the tasks of one group; with `recompute`, forward ops run again where `checkpoints` says so.
+def replica_tasks(placement: Placement, plan: Plan) -> GroupTasks:
+    """Return the tasks of one replica under a plan: the same whatever its exchange and its all-reduce."""
+    return group_tasks(
+        placement,
+        recompute=plan.recompute,
+        in_flight=parts_in_flight(plan),
+        late_weights=plan.schedule == "zb-h1",
+    )
+
+
+def group_tasks(
+    placement: Placement,
+    *,
+    recompute: bool | str,
+    in_flight: NDArray[np.int64] | None = None,
+    late_weights: bool = False,
+) -> GroupTasks:
+    """Return the tasks of one replica; forward ops run again where `checkpoints` says so.
+
+    With `late_weights`, gradients of parameters are made in a later pass, which second runs do not wait for.
 
     Examples
     --------
@@ -79,7 +98,7 @@ def group_tasks(placement: Placement, *, recompute: bool) -> GroupTasks:
      [2 2 2 2 2 2 4 4 4 5 5 5]]
     """
     graph = placement.graph
-    plan = checkpoints(graph.graph, recompute=recompute)
+    plan = checkpoints(graph.graph, recompute=recompute, part=placement.part, in_flight=in_flight)
 
     # Sub-ops that run twice; `copy`: the task that is each sub-op's second run, or -1. [sub-ops]
     again = np.flatnonzero(plan.runs_again[graph.subop_op]).astype(np.int32)
@@ -88,7 +107,7 @@ def group_tasks(placement: Placement, *, recompute: bool) -> GroupTasks:
     subop = np.concatenate([np.arange(graph.subops, dtype=np.int32), again])
 
     anchors = _anchors(graph, plan)
-    gate_before, gate_after = _gates(placement, plan, again, anchors)
+    gate_before, gate_after = _gates(placement, plan, again, anchors, late_weights=late_weights)
     edge, source, target = _edges(graph, plan, copy)
     return GroupTasks(
         placement=placement,
@@ -109,6 +128,18 @@ def group_tasks(placement: Placement, *, recompute: bool) -> GroupTasks:
 def is_phase(graph: BalancedGraph, phase: Phase) -> NDArray[np.bool_]:
     """Return which sub-ops belong to a phase. [sub-ops]"""
     return np.array([op.phase is phase for op in graph.graph.ops], dtype=np.bool_)[graph.subop_op]
+
+
+def makes_weights_only(graph: OpGraph) -> NDArray[np.bool_]:
+    """Return which ops are backward and make nothing but gradients of parameters. [ops]"""
+    return np.array(
+        [
+            op.phase is Phase.BACKWARD
+            and all(graph.tensor[o.tensor].role is Role.GRADIENT for o in op.writes)
+            for op in graph.ops
+        ],
+        dtype=np.bool_,
+    )
 
 
 def unique_pairs(first: Indices, second: Indices) -> tuple[Indices, Indices]:
@@ -185,11 +216,12 @@ def _positions(graph: BalancedGraph, plan: Checkpoints, again: Indices, anchors:
 
 
 def _gates(
-    placement: Placement, plan: Checkpoints, again: Indices, anchors: Indices
+    placement: Placement, plan: Checkpoints, again: Indices, anchors: Indices, *, late_weights: bool = False
 ) -> tuple[Indices, Indices]:
     """Return which tasks second runs wait for: the last backward sub-op above their segment.
 
-    On their device, or in the group if the device has none. [gated], [gated]
+    On their device, or in the group if the device has none; those of the last segment of a pipeline stage are
+    not gated here, as the gradients come from the next stage. [gated], [gated]
 
     Examples
     --------
@@ -204,14 +236,22 @@ def _gates(
     """
     graph = placement.graph
     segment = plan.segment[graph.subop_op]
-    backward = np.flatnonzero(is_phase(graph, Phase.BACKWARD)).astype(np.int32)
+    is_backward = is_phase(graph, Phase.BACKWARD)
+    if late_weights:
+        is_backward &= ~makes_weights_only(graph.graph)[graph.subop_op]
+    backward = np.flatnonzero(is_backward).astype(np.int32)
+    part = placement.part[graph.subop_op]
+    # Part of each segment that runs again; -1: it does not. [segments]
+    part_of = np.full(plan.segments, -1, dtype=np.int32)
+    part_of[segment[again]] = part[again]
     # What each second run waits for; -1: nothing. [again]
     before = np.full(len(again), -1, dtype=np.int32)
-    for number in range(plan.segments):
-        above = backward[(segment[backward] > number) & (backward < anchors[number])]
+    for number in np.flatnonzero(part_of >= 0).tolist():
+        here = part[backward] == part_of[number]
+        above = backward[here & (segment[backward] > number) & (backward < anchors[number])]
         if len(above):
             # The last of these on each device. [devices]
-            last = np.full(placement.limits.devices, above[-1], dtype=np.int32)
+            last = np.full(placement.devices, above[-1], dtype=np.int32)
             last[placement.device[above]] = above
             mine = segment[again] == number
             before[mine] = last[placement.device[again[mine]]]

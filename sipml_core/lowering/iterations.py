@@ -60,7 +60,7 @@ def _free(group: GroupTasks, waiting: Indices) -> tuple[Indices, Indices]:
     free = tasks[is_free]
     work = tasks[~is_phase(group.graph, Phase.OPTIMIZER)[group.subop]]
     work = work[np.argsort(group.position[work])]
-    last = np.full(group.placement.limits.devices, -1, dtype=np.int32)
+    last = np.full(group.placement.devices, -1, dtype=np.int32)
     last[group.device[work]] = work
     before = last[group.device[free]]
     return before[before >= 0], free[before >= 0]

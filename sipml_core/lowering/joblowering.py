@@ -15,6 +15,8 @@ from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.lowering.iterations import next_iteration
+from sipml_core.lowering.passtasks import row_of
+from sipml_core.lowering.shardedstates import SharedStates
 from sipml_core.model import Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
 
 
@@ -27,21 +29,21 @@ def lower(
     server_gpus: int | None = None,
     trees: Trees | None = None,
 ) -> TaskGraph:
-    """Return tasks, transfers and collectives of `plan.iterations` training steps on all mp x dp GPUs.
+    """Return tasks, transfers and collectives of `plan.iterations` training steps on all mp x pp x dp GPUs.
 
-    Device d of group g is at position g mp + d. Each iteration ends in a mark.
+    Device r of replica g is at position `plan.positions[g, r]`. Each iteration ends in a mark.
 
     Parameters
     ----------
     placement
-        One group; the others are copies of it.
+        One replica; the others are copies of it.
     cluster
         The GPUs; those of half the speed take twice as long for every task.
     order
         GPU at each position, a permutation of 0 .. N-1; None: the identity. [N]
     server_gpus
         Synchronise in two tiers, inside servers of this many consecutive positions, then across
-        (see `two_tiers_fit`); None: one flat ring over the groups.
+        (see `replicas_in_server`); None: one flat ring over the replicas.
 
     trees
         Along which a group exchanges; None: from each maker to each user.
@@ -56,14 +58,26 @@ def lower(
     return Lowering.of(template, cluster, order=order, server_gpus=server_gpus).tasks()
 
 
-def two_tiers_fit(plan: Plan, server_gpus: int) -> bool:
-    """Return whether servers of `server_gpus` GPUs hold several whole groups each, and all are full.
+def replicas_in_server(plan: Plan, server_gpus: int) -> int:
+    """Return how many counterparts of each GPU, the next replicas in order, are in its server; 1: no others.
 
-    Then `lower` may synchronise inside servers first. Where a group fills a server or more, its
-    counterparts are in different servers anyway.
+    All servers must be full and hold equally many, else 1. With more, `lower` may synchronise inside servers
+    first.
+
+    >>> replicas_in_server(Plan(mp=2, dp=4, global_batch=4), server_gpus=4)
+    2
+    >>> replicas_in_server(Plan(mp=2, dp=3, global_batch=3), server_gpus=4)
+    1
     """
-    groups = server_gpus // plan.mp
-    return groups > 1 and server_gpus % plan.mp == 0 and plan.dp % groups == 0
+    if plan.gpus % server_gpus:
+        return 1
+    # Server of each GPU of each replica [dp, replica]; counterparts in a row that are in one server.
+    server = plan.positions // server_gpus
+    together = int(np.argmax(np.append((server != server[:1]).any(axis=1), True)))
+    if plan.dp % together:
+        return 1
+    blocks = server.reshape(-1, together, plan.replica_gpus)
+    return together if (blocks == blocks[:, :1]).all() else 1
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -71,7 +85,7 @@ class Lowering:
     """A plan given GPUs: ready to make the tasks of all groups, or of the first few."""
 
     template: GroupTemplate
-    #: GPU of device d in group g. [dp, mp]
+    #: GPU of device r in replica g. [dp, replica]
     gpu_of: NDArray[np.int32]
     #: Shape into which the dp counterparts are arranged, innermost last.
     tiers: tuple[int, ...]
@@ -116,13 +130,13 @@ class Lowering:
 
     @property
     def period(self) -> int:
-        """Return after how many groups the job repeats: those of one server in two tiers, else 1."""
+        """Return after how many replicas the job repeats: those of one server in two tiers, else 1."""
         return self.plan.dp if self.orders else math.prod(self.tiers[1:])
 
     def tasks(self, groups: int | None = None) -> TaskGraph:
-        """Return the tasks of all groups, or of the first `groups` of them only.
+        """Return the tasks of all replicas, or of the first `groups` of them only.
 
-        A part of the groups, a multiple of `period` that divides dp, sends what it would send in the
+        A part of the replicas, a multiple of `period` that divides dp, sends what it would send in the
         whole job, to the same GPUs, but waits for its own members where it would wait for others: right
         if the others do the same at the same time (see `folding`).
         """
@@ -138,21 +152,45 @@ class Lowering:
         for iteration in range(self.plan.iterations):
             tasks, mark = self._iteration(builder, groups, label, iteration * self._priorities)
             if previous is not None:
-                builder.depend(previous[:, chain[0]], tasks[:, chain[1]])
+                # What follows the last micro-batch, before what begins the first.
+                builder.depend(previous[:, -1, chain[0]], tasks[:, 0, chain[1]])
                 builder.depend(marks[-1], mark)
             previous = tasks
             marks.append(mark)
         return builder.build(np.concatenate(marks))
 
+    def sends(self, groups: int) -> TaskGraph:
+        """Return what `tasks` sends, all micro-batches in one transfer.
+
+        For the bytes of each pair: nothing waits for what it would wait for.
+        """
+        transfers, group = self.template.transfers, self.template.group
+        builder = TaskBuilder(self.plan.gpus, ("sync",))
+        gpu_of = self.gpu_of[:groups]
+        for _ in range(self.plan.iterations):
+            tasks = builder.tasks(gpu_of[:, group.device], 0.0, 0, 0)
+            size_bytes = transfers.size_bytes * self.plan.micro_batches
+            builder.transfers(gpu_of[:, transfers.sender], gpu_of[:, transfers.device], size_bytes, 0)
+            if self.plan.shares_states:
+                every = np.broadcast_to(tasks[:, None], (groups, self.plan.micro_batches, tasks.shape[1]))
+                self._shared_states(builder, 0).add(every)
+            else:
+                self._synchronise_all(builder, tasks, 0)
+        return builder.build()
+
     @property
     def _priorities(self) -> int:
         """Return how many priorities one iteration uses: tasks and activations first, then its buckets."""
-        return len(self.template.group.subop) + len(self.template.buckets)
+        template = self.template
+        positions, buckets = len(template.group.subop), len(template.buckets)
+        return template.passes.priorities(self.plan.iterations, positions, buckets)
 
     def _iteration(
         self, builder: TaskBuilder, groups: int, label: Indices, priority: int
     ) -> tuple[Nodes, Nodes]:
-        """Add one iteration; return its tasks [groups, tasks] and its mark [1].
+        """Add one iteration; return its tasks [groups, micro-batches, tasks] and its mark [1].
+
+        The optimizer's tasks, which there are once, are in the rows of all micro-batches.
 
         Examples
         --------
@@ -163,9 +201,9 @@ class Lowering:
         >>> job, builder = lowering(dp=2), TaskBuilder(6, ("matmul", "sync"))
         >>> tasks, mark = job._iteration(builder, groups=2, label=np.zeros(12, dtype=np.int32), priority=0)
         >>> tasks.tolist()
-        [[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11], [12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]]
+        [[[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]], [[12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]]]
         >>> graph = builder.build(mark)
-        >>> graph.gpu[tasks].tolist()
+        >>> graph.gpu[tasks[:, 0]].tolist()
         [[0, 0, 1, 2, 0, 1, 2, 0, 0, 0, 1, 2], [3, 3, 4, 5, 3, 4, 5, 3, 3, 3, 4, 5]]
         >>> list(zip(graph.src[:8].tolist(), graph.dst[:8].tolist()))
         [(0, 1), (0, 2), (1, 0), (2, 0), (3, 4), (3, 5), (4, 3), (5, 3)]
@@ -175,30 +213,36 @@ class Lowering:
         group, transfers, buckets = self.template.group, self.template.transfers, self.template.buckets
         gpu_of = self.gpu_of[:groups]
 
-        # Nodes of tasks [groups, tasks] and of transfers inside groups [groups, transfers].
-        gpu = gpu_of[:, group.device]
-        duration = group.duration_us / self.speed[gpu]
-        tasks = builder.tasks(gpu, duration, group.position + priority, label)
+        # Nodes of tasks [groups, micro-batches, tasks] and of transfers inside replicas, likewise.
+        every = np.arange(self.plan.micro_batches, dtype=np.int32)
+        unit = len(group.subop)
+        tasks = self._tasks(builder, gpu_of, label, priority)
+        first_user = np.argsort(group.position)[transfers.position].astype(np.int32)
         sends = builder.transfers(
-            gpu_of[:, transfers.sender],
-            gpu_of[:, transfers.device],
+            gpu_of[:, None, transfers.sender],
+            gpu_of[:, None, transfers.device],
             transfers.size_bytes,
-            transfers.position + priority,
+            transfers.position + priority + unit * self.template.passes.slots_of(first_user, every),
         )
 
-        # Columns of tasks and transfers, and of those that wait for them; the same in every group.
+        # Columns of tasks and transfers, and of those that wait for them; the same in every micro-batch.
         before, after = _direct(group)
-        builder.depend(tasks[:, before], tasks[:, after])
-        builder.depend(tasks[:, transfers.maker], sends[:, transfers.made])
-        builder.depend(sends[:, transfers.before], sends[:, transfers.after])
+        builder.depend(tasks[..., before], tasks[..., after])
+        builder.depend(tasks[..., transfers.maker], sends[..., transfers.made])
+        builder.depend(sends[..., transfers.before], sends[..., transfers.after])
         arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
-        builder.depend(sends[:, arrival], tasks[:, consumer])
+        builder.depend(sends[..., arrival], tasks[..., consumer])
+        self._order_passes(builder, tasks)
 
-        # Where each bucket's sum is on each member. [groups, members] each
-        synced = [
-            self._synchronise(builder, tasks, bucket, priority + len(group.subop) + number)
-            for number, bucket in enumerate(buckets)
-        ]
+        # Gradients are summed when the last micro-batch has gone back: it does so last in every schedule.
+        last = tasks[:, -1]
+        sums = priority + self._priorities - len(buckets)
+
+        # Where the sums of buckets are, or the parameters that are made of them.
+        if self.plan.shares_states:
+            synced, tasks = self._shared_states(builder, sums).add(tasks)
+        else:
+            synced = self._synchronise_all(builder, last, sums)
 
         # The iteration ends when all sums are there and all tasks are done that nothing else waits for.
         waited_for = np.concatenate([before, transfers.maker, *(b.producers for b in buckets)])
@@ -206,9 +250,115 @@ class Lowering:
         is_end[waited_for] = False
         ends = np.flatnonzero(is_end)
         mark = builder.barriers(1, label=len(builder.labels) - 1)
-        for nodes in (tasks[:, ends], *synced):
+        for nodes in (last[:, ends], *synced):
             builder.depend(nodes, mark)
         return tasks, mark
+
+    def _tasks(self, builder: TaskBuilder, gpu_of: NDArray[np.int32], label: Indices, priority: int) -> Nodes:
+        """Add the tasks of all micro-batches and of the optimizer. [groups, micro-batches, tasks]"""
+        group, passes, count = self.template.group, self.template.passes, self.plan.micro_batches
+        gpu = gpu_of[:, None, group.device]
+        duration = group.duration_us / self.speed[gpu]
+        if self.plan.shares_states:
+            duration[..., passes.row < 0] /= self.plan.dp
+        every = np.arange(count, dtype=np.int32)
+        columns = np.arange(len(group.subop), dtype=np.int32)
+        place = group.position + priority + len(columns) * passes.slots_of(columns, every)
+
+        # All but the last micro-batch have no optimizer of their own.
+        work = np.flatnonzero(passes.row >= 0)
+        tasks = np.empty((len(gpu_of), count, len(columns)), dtype=np.int32)
+        if count > 1:
+            tasks[:, :-1, work] = builder.tasks(
+                gpu[..., work], duration[..., work], place[:-1, work], label[work]
+            )
+        tasks[:, -1:] = builder.tasks(gpu, duration, place[-1:], label)
+        rest = np.flatnonzero(passes.row < 0)
+        tasks[:, :-1, rest] = tasks[:, -1:, rest]
+        return tasks
+
+    def _order_passes(self, builder: TaskBuilder, tasks: Nodes) -> None:
+        """Make each stage begin a pass when it has ended the one before, and its optimizer after the last."""
+        passes = self.template.passes
+        if not passes.ordered:
+            return
+        for own, optimizer in zip(passes.passes, passes.optimizer, strict=True):
+            done = builder.barriers((len(tasks), len(own)), label=len(builder.labels) - 1)
+            for number, each in enumerate(own):
+                sinks = tasks[:, each.micro_batch, passes.sinks[row_of(each)]]
+                builder.depend(sinks, done[:, number, None])
+                if number + 1 < len(own):
+                    following = own[number + 1]
+                    sources = tasks[:, following.micro_batch, passes.sources[row_of(following)]]
+                    builder.depend(done[:, number, None], sources)
+            builder.depend(done[:, -1, None], tasks[:, -1, optimizer])
+
+    def _shared_states(self, builder: TaskBuilder, priority: int) -> SharedStates:
+        return SharedStates(
+            template=self.template,
+            builder=builder,
+            gpu_of=self.gpu_of,
+            priority=priority,
+            label=len(builder.labels) - 1,
+        )
+
+    def _synchronise_all(self, builder: TaskBuilder, tasks: Nodes, priority: int) -> list[Nodes]:
+        """Add the collectives of all buckets; return where they end. [groups, members] or [groups, buckets]
+
+        Where passes are ordered there may be thousands of buckets: those of one device each, on one ring over
+        the replicas, are added together. Elsewhere one by one, which numbers the nodes otherwise.
+        """
+        buckets = self.template.buckets
+        together = self.template.passes.ordered and len(self.tiers) == 1
+        single = [number for number, b in enumerate(buckets) if together and len(b.devices) == 1]
+        done = [self._synchronise_single(builder, tasks, single, priority)] if single else []
+        return done + [
+            self._synchronise(builder, tasks, bucket, priority + number)
+            for number, bucket in enumerate(buckets)
+            if not (together and len(bucket.devices) == 1)
+        ]
+
+    def _synchronise_single(
+        self, builder: TaskBuilder, tasks: Nodes, numbers: list[int], priority: int
+    ) -> Nodes:
+        """Add rings of buckets that are on one device each; return where they end. [groups, buckets]
+
+        Examples
+        --------
+        The three buckets of the worked example, each on one device of two groups.
+
+        >>> from sipml_core.testing.worked import lowering
+        >>> job, builder = lowering(dp=2), TaskBuilder(6, ("matmul", "sync"))
+        >>> tasks = builder.tasks(job.gpu_of[:, job.template.group.device], 1.0, 0, 0)
+        >>> job._synchronise_single(builder, tasks, [0, 1, 2], priority=0).shape
+        (2, 3)
+        >>> graph = builder.build()
+        >>> list(zip(graph.src.tolist(), graph.dst.tolist(), graph.size_bytes.tolist()))
+        [(1, 4, 2.0), (4, 1, 2.0), (2, 5, 2.0), (5, 2, 2.0), (0, 3, 10.0), (3, 0, 10.0)]
+        """
+        buckets = [self.template.buckets[number] for number in numbers]
+
+        # Bucket of each of its makers and users, and these. [pairs]
+        made_by = np.repeat(np.arange(len(buckets)), [len(b.producers) for b in buckets])
+        used_by = np.repeat(np.arange(len(buckets)), [len(b.consumers) for b in buckets])
+        makers = np.concatenate([b.producers for b in buckets])
+        users = np.concatenate([b.consumers for b in buckets])
+
+        # All makers are waited for: on the device, or doing what the device did.
+        ready = builder.barriers((len(buckets), len(tasks)), label=len(builder.labels) - 1)
+        builder.depend(tasks[:, makers], ready[made_by].T)
+        rings = Rings(
+            builder=builder,
+            steps=self.plan.ring_steps,
+            priority=priority + np.array(numbers)[:, None],
+            label=len(builder.labels) - 1,
+            counter_rotating=self.plan.counter_rotating,
+        )
+        size_bytes = np.array([b.size_bytes for b in buckets])[:, None]
+        members = self.gpu_of[:, [b.devices[0] for b in buckets]].T
+        done = rings.all_reduce(members, size_bytes, ready, made=len(tasks)).T
+        builder.depend(done[:, used_by], tasks[:, users])
+        return done
 
     def _synchronise(self, builder: TaskBuilder, tasks: Nodes, bucket: Bucket, priority: int) -> Nodes:
         """Add the collective of one bucket; return where it ends on each member. [groups, members]
@@ -240,8 +390,8 @@ class Lowering:
         devices = len(bucket.devices)
         device = self.template.group.device
 
-        # Column of each device among the members, -1 for one that is none [mp]; of makers and users [pairs].
-        column = np.full(self.plan.mp, -1)
+        # Column of each device among the members, -1 for none [replica]; of makers and users [pairs].
+        column = np.full(self.plan.replica_gpus, -1)
         column[list(bucket.devices)] = np.arange(devices)
         maker, user = column[device[bucket.producers]], column[device[bucket.consumers]]
 
@@ -273,28 +423,30 @@ class Lowering:
 
 def _gpu_of(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:
     if plan.gpus != cluster.gpus:
-        raise ConfigError(f"mp * dp must equal the cluster's {cluster.gpus} GPUs, got {plan.mp} * {plan.dp}")
-    gpus = np.arange(cluster.gpus, dtype=np.int32)
+        degrees = ("mp * dp", f"{plan.mp} * {plan.dp}")
+        if plan.pp > 1:
+            degrees = ("mp * pp * dp", f"{plan.mp} * {plan.pp} * {plan.dp}")
+        raise ConfigError(f"{degrees[0]} must equal the cluster's {cluster.gpus} GPUs, got {degrees[1]}")
     if order is None:
-        order = gpus
-    elif not np.array_equal(np.sort(order), gpus):
+        return plan.positions
+    if not np.array_equal(np.sort(order), np.arange(cluster.gpus)):
         raise ConfigError(f"order must be a permutation of 0..{cluster.gpus - 1}")
-    return np.asarray(order, dtype=np.int32).reshape(plan.dp, plan.mp)
+    return np.asarray(order, dtype=np.int32)[plan.positions]
 
 
 def _tiers(plan: Plan, server_gpus: int | None) -> tuple[int, ...]:
-    """Return how the dp counterparts of a device are arranged: (servers, groups in each), or (dp,)."""
+    """Return how the dp counterparts of a device are arranged: (servers, replicas in each), or (dp,)."""
     if server_gpus is not None and server_gpus < 1:
         raise ConfigError(f"server_gpus must be at least 1, got {server_gpus}")
     if server_gpus is None or plan.mp % server_gpus == 0:
         return (plan.dp,)
-    if not two_tiers_fit(plan, server_gpus):
+    together = replicas_in_server(plan, server_gpus)
+    if together == 1:
         raise ConfigError(
             f"two-tier synchronisation needs whole groups in whole servers: {plan.dp} groups of "
             f"mp={plan.mp} do not fill servers of {server_gpus} GPUs"
         )
-    groups = server_gpus // plan.mp
-    return (plan.dp // groups, groups)
+    return (plan.dp // together, together)
 
 
 def _direct(group: GroupTasks) -> tuple[Indices, Indices]:

@@ -1,4 +1,4 @@
-"""What one training step keeps in the memory of each GPU of a group."""
+"""What one training step keeps in the memory of each GPU of a replica."""
 
 from __future__ import annotations
 
@@ -8,15 +8,25 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import InfeasibleError
 from sipml_core.fields import float64_vector, format_bytes
-from sipml_core.lowering.grouptasks import GroupTasks, Indices, group_tasks, is_phase
+from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase, replica_tasks
+from sipml_core.lowering.schedules import in_flight, parts_in_flight, schedule
 from sipml_core.lowering.transfers import volume
-from sipml_core.model import MAX_RANK, OpGraph, Phase, Placement, Plan, Role, precision, sorted_unique
+from sipml_core.model import (
+    MAX_RANK,
+    RECOMPUTE,
+    OpGraph,
+    Phase,
+    Placement,
+    Plan,
+    Role,
+    precision,
+)
 from sipml_core.partition import OverlapRule, box_key
 
 
 @attrs.frozen(kw_only=True, eq=False)
 class MemoryUse:
-    """Memory of each device of a group; every group is alike. [devices] [bytes]"""
+    """Memory of each device of a replica; every replica is alike. [devices] [bytes]"""
 
     parameters_bytes: NDArray[np.float64] = attrs.field(converter=float64_vector)
     gradients_bytes: NDArray[np.float64] = attrs.field(converter=float64_vector)
@@ -42,15 +52,17 @@ class MemoryUse:
         return f"{format_bytes(self.total_bytes[device])} ({each})"
 
 
-def memory_per_gpu(placement: Placement, plan: Plan) -> MemoryUse:
-    """Return the memory of each device of a group under `plan`.
+def memory_per_gpu(placement: Placement, plan: Plan, group: GroupTasks | None = None) -> MemoryUse:
+    """Return the memory of each device of a replica under `plan`.
 
     Parameters, with gradients and optimizer state at the precision of the graph (`Precision`), are
     counted once on each device that uses them. Activations that backward sub-ops read are counted
     where they read them: all of them, or with `plan.recompute` the checkpoints and the most
-    that any one segment makes again (see `recompute.checkpoints`). What a duplicated op reads, every
-    device keeps whole. Not counted: activation gradients and other buffers of the op that runs,
-    communication buffers, fragmentation.
+    that any one segment makes again (see `recompute.checkpoints`). There are as many as micro-batches
+    that the stage holds at once, counted in its list of passes. What a duplicated op reads, every device
+    of its stage keeps whole. `plan.zero` divides optimizer state (1), gradients (2) and parameters (3) by
+    dp. Not counted: activation gradients and other buffers of the op that runs, communication buffers,
+    fragmentation. `group` is what `replica_tasks` returns for both; None: made here.
     """
     graph = placement.graph.graph
     held = precision(graph.precision)
@@ -61,16 +73,26 @@ def memory_per_gpu(placement: Placement, plan: Plan) -> MemoryUse:
     elements = _held_where_used(placement)
     element_bytes = np.array([t.element_bytes for t in graph.tensors])
     trained_elements = elements @ trained_only
+    in_flight = parts_in_flight(plan)
+    # Inputs are counted for as many micro-batches as the stage holds of any of its parts. [devices]
+    batches = in_flight.reshape(-1, placement.stages).max(axis=0).repeat(placement.limits.devices)
     return MemoryUse(
-        parameters_bytes=elements @ (element_bytes * all_parameters),
-        gradients_bytes=trained_elements * held.gradient_bytes,
-        optimizer_bytes=trained_elements * held.optimizer_bytes,
-        activations_bytes=elements @ (element_bytes * inputs)
-        + _activations(group_tasks(placement, recompute=plan.recompute)),
+        parameters_bytes=elements @ (element_bytes * all_parameters) / _shared(plan, 3),
+        gradients_bytes=trained_elements * held.gradient_bytes / _shared(plan, 2),
+        optimizer_bytes=trained_elements * held.optimizer_bytes / _shared(plan, 1),
+        activations_bytes=batches * (elements @ (element_bytes * inputs))
+        + _activations(group or replica_tasks(placement, plan), plan),
     )
 
 
-def check_memory(placement: Placement, plan: Plan, memory_bytes: float) -> float:
+def _shared(plan: Plan, level: int) -> int:
+    """Return over how many replicas something is divided that is shared from this level of `zero` on."""
+    return plan.dp if plan.zero >= level else 1
+
+
+def check_memory(
+    placement: Placement, plan: Plan, memory_bytes: float, group: GroupTasks | None = None
+) -> float:
     """Return what the fullest GPU needs, if that is at most `memory_bytes`. [bytes]
 
     Raises
@@ -78,23 +100,58 @@ def check_memory(placement: Placement, plan: Plan, memory_bytes: float) -> float
     InfeasibleError
         It is more; the message has needs by component, what there is, and what would help.
     """
-    use = memory_per_gpu(placement, plan)
+    use = memory_per_gpu(placement, plan, group)
     needed = float(use.total_bytes[use.fullest])
     if needed > memory_bytes:
-        remedy = "raise mp or lower the batch" + ("" if plan.recompute else ", or set recompute = true")
         raise InfeasibleError(
-            f"{placement.graph.graph.name} with mp={plan.mp}, dp={plan.dp}, "
-            f"global_batch={plan.global_batch} does not fit: device {use.fullest} of a group needs "
-            f"{use.sentence(use.fullest)}, the GPU has {format_bytes(memory_bytes)}; {remedy}"
+            f"{placement.graph.graph.name} with {_degrees(plan)} does not fit: "
+            f"{_device(placement, use.fullest)} needs {use.sentence(use.fullest)}, the GPU has "
+            f"{format_bytes(memory_bytes)}; {_remedy(placement, plan, memory_bytes)}"
         )
     return needed
+
+
+def _degrees(plan: Plan) -> str:
+    if plan.pp == 1 and plan.micro_batches == 1:
+        return f"mp={plan.mp}, dp={plan.dp}, global_batch={plan.global_batch}"
+    return (
+        f"mp={plan.mp}, pp={plan.pp}, dp={plan.dp}, global_batch={plan.global_batch}, "
+        f"micro_batch={plan.micro_samples}, schedule {plan.schedule}, zero={plan.zero}"
+    )
+
+
+def _device(placement: Placement, device: int) -> str:
+    stage, own = divmod(device, placement.limits.devices)
+    return f"device {own} of a group" if placement.stages == 1 else f"device {own} of stage {stage}"
+
+
+def _remedy(placement: Placement, plan: Plan, memory_bytes: float) -> str:
+    """Return what would make the plan fit, tried one by one; else what goes in that direction."""
+    tried = [
+        attrs.evolve(plan, recompute=level) for level in RECOMPUTE[RECOMPUTE.index(plan.recompute) + 1 :]
+    ]
+    if plan.dp > 1:
+        tried += [attrs.evolve(plan, zero=level) for level in range(plan.zero + 1, 3)]
+        tried += [attrs.evolve(plan, recompute="full", zero=level) for level in range(plan.zero + 1, 3)]
+    fits = [other for other in tried if memory_per_gpu(placement, other).total_bytes.max() <= memory_bytes]
+    smaller = "raise mp or pp" if plan.pp > 1 else "raise mp"
+    smaller += ", or lower micro_batch" if plan.micro_batches > 1 else " or lower the batch"
+    if not fits:
+        return smaller
+    first = fits[0]
+    changes = [
+        f"{name} = {value}"
+        for name, value in (("recompute", f'"{first.recompute}"'), ("zero", first.zero))
+        if getattr(first, name) != getattr(plan, name)
+    ]
+    return f"{' and '.join(changes)} would do, or {smaller}"
 
 
 def check_parameters(graph: OpGraph, plan: Plan, memory_bytes: float) -> float:
     """Return what the fullest GPU needs at least, for parameters, gradients, optimizer state. [bytes]
 
-    Every parameter is on one of the `plan.mp` GPUs of a group or on several, so the fullest has one part in
-    `mp` of all, whatever the layout and the placement: what this refuses need not be cut and placed.
+    Every parameter is on one of the GPUs of a replica or on several, so the fullest has one part in
+    mp x pp of all, whatever the layout and the placement: what this refuses need not be cut and placed.
 
     Raises
     ------
@@ -104,12 +161,15 @@ def check_parameters(graph: OpGraph, plan: Plan, memory_bytes: float) -> float:
     held = precision(graph.precision)
     trained = {t.parameter for t in graph.tensors if t.role is Role.GRADIENT}
     trained_elements = sum(t.elements for t in graph.tensors if t.name in trained)
-    state_bytes = held.gradient_bytes + held.optimizer_bytes
-    needed = (graph.parameter_bytes + trained_elements * state_bytes) / plan.mp
+    state_bytes = held.gradient_bytes / _shared(plan, 2) + held.optimizer_bytes / _shared(plan, 1)
+    whole_bytes = graph.parameter_bytes / _shared(plan, 3) + trained_elements * state_bytes
+    needed = whole_bytes / plan.replica_gpus
     if needed > memory_bytes:
+        degrees = f"mp={plan.mp}" if plan.pp == 1 else f"mp={plan.mp}, pp={plan.pp}"
         raise InfeasibleError(
-            f"{graph.name} with mp={plan.mp} does not fit: parameters, gradients and optimizer state alone "
-            f"are {format_bytes(needed)}, the GPU has {format_bytes(memory_bytes)}; raise mp"
+            f"{graph.name} with {degrees} does not fit: parameters, gradients and optimizer state alone "
+            f"are {format_bytes(needed)}, the GPU has {format_bytes(memory_bytes)}; "
+            f"raise mp{' or pp' if plan.pp > 1 else ''}"
         )
     return needed
 
@@ -119,11 +179,10 @@ def _held_where_used(placement: Placement) -> NDArray[np.float64]:
     graph = placement.graph
     number = {tensor.name: index for index, tensor in enumerate(graph.graph.tensors)}
     rows, rule = _Rows(), OverlapRule()
-    group = np.arange(placement.limits.devices, dtype=np.int32)
     for index, op in enumerate(graph.graph.ops):
         dim, devices = graph.split_dim[index], placement.device[graph.first[index] : graph.first[index + 1]]
         if graph.duplicated[index]:
-            dim, devices = None, group
+            dim, devices = None, placement.stage_devices(index)
         for operand in op.reads:
             tensor = graph.graph.tensor[operand.tensor]
             if tensor.role in (Role.PARAMETER, Role.INPUT):
@@ -153,9 +212,40 @@ class _Rows:
         return ids[:, 0], ids[:, 1], box[:, :, 0], box[:, :, 1]
 
 
-def _activations(tasks: GroupTasks) -> NDArray[np.float64]:
-    """Return bytes kept for the backward pass: checkpoints, and the fullest segment. [devices]"""
-    graph, plan = tasks.graph, tasks.checkpoints
+def _activations(tasks: GroupTasks, plan: Plan) -> NDArray[np.float64]:
+    """Return bytes kept for the backward pass: checkpoints, and the fullest segment. [devices]
+
+    The segment is there once, checkpoints for all micro-batches of the stage: it is made again, or was just
+    made, for the micro-batch that goes back.
+    """
+    kept_bytes, segment_bytes = _kept_and_remade(tasks, parts_in_flight(plan))
+    stages, devices = tasks.placement.stages, tasks.placement.limits.devices
+    held = np.zeros(stages * devices)
+    for stage, passes in enumerate(schedule(plan.schedule, stages, plan.micro_batches, plan.chunks)):
+        own = slice(stage * devices, (stage + 1) * devices)
+        parts = range(stage, plan.model_parts, stages)
+        # What there is of all parts after each pass of the stage. [passes, devices]
+        after = in_flight(passes, parts) @ kept_bytes[parts, own]
+        held[own] = after.max(axis=0)
+    return np.asarray(held + segment_bytes.max(axis=0))
+
+
+def _kept_and_remade(
+    tasks: GroupTasks, most: NDArray[np.int64]
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return bytes kept of one micro-batch, by part, and bytes each segment makes again, by device.
+
+    Parameters
+    ----------
+    most
+        Micro-batches of each part that are kept at once. [parts]
+
+    Returns
+    -------
+    kept_bytes, segment_bytes
+        [parts, devices], [segments, devices]
+    """
+    graph, plan, placement = tasks.graph, tasks.checkpoints, tasks.placement
     forward = is_phase(graph, Phase.FORWARD)[tasks.subop]
     first_run = np.arange(len(tasks.subop)) < graph.subops
 
@@ -163,15 +253,17 @@ def _activations(tasks: GroupTasks) -> NDArray[np.float64]:
     src, dst = tasks.edge_src, tasks.edge_dst
     read_back = forward[src] & ~forward[dst]
     segment = plan.segment[tasks.op[src]]
-    dropped = ~plan.kept[tasks.edge_tensor] & (~first_run[src] | (segment == plan.segments - 1))
+    part = placement.part[tasks.op[dst]]
+    just_made = plan.just_made[segment] & (most[part] == 1)
+    dropped = ~plan.kept[tasks.edge_tensor] & (~first_run[src] | just_made)
     again_from_first = first_run[src] & forward[dst] & ~first_run[dst]
 
-    # Account 0 has checkpoints; account 1 + s has what segment s makes again.
+    # Account c has what is kept on part c; account parts + s has what segment s makes again.
     kept = (read_back & ~dropped) | again_from_first
-    account = np.where(kept, 0, 1 + segment)
+    account = np.where(kept, part, placement.parts + segment)
     held = np.flatnonzero(kept | read_back)
-    bytes_held = _account_bytes(tasks, held, account[held], 1 + plan.segments)
-    return np.asarray(bytes_held[0] + bytes_held[1:].max(axis=0))
+    bytes_held = _account_bytes(tasks, held, account[held], placement.parts + plan.segments)
+    return bytes_held[: placement.parts], bytes_held[placement.parts :]
 
 
 def _account_bytes(
@@ -179,17 +271,21 @@ def _account_bytes(
 ) -> NDArray[np.float64]:
     """Return the bytes that `edges` bring to each device, by account. [accounts, devices]
 
-    What a duplicated op reads is whole on every device.
+    What a duplicated op reads is whole on every device of its stage.
     """
-    graph, devices = tasks.graph, tasks.placement.limits.devices
+    graph, placement = tasks.graph, tasks.placement
+    devices, group = placement.devices, placement.limits.devices
     tensors = len(graph.graph.tensors)
     element_bytes = np.array([t.element_bytes for t in graph.graph.tensors])
     whole_bytes = np.array([t.size_bytes for t in graph.graph.tensors], dtype=np.float64)
     tensor, reader = tasks.edge_tensor[edges], tasks.edge_dst[edges]
 
-    # Tensors that an account has whole, as account * tensors + tensor.
+    # Tensors that an account has whole, as account * tensors + tensor, and the stage it has them on.
     of_account = account * tensors + tensor
-    whole = sorted_unique(of_account[graph.duplicated[tasks.op[reader]]])
+    stage = placement.part[tasks.op[reader]] % placement.stages
+    in_full = graph.duplicated[tasks.op[reader]]
+    whole, first = np.unique(of_account[in_full], return_index=True)
+    whole_stage = stage[in_full][first]
 
     # All others: the union of the boxes of each (device, account, tensor).
     parts = np.flatnonzero(~np.isin(of_account, whole))
@@ -203,7 +299,12 @@ def _account_bytes(
     held = np.bincount(
         key // tensors, elements * element_bytes[key % tensors], minlength=devices * accounts
     ).reshape(devices, accounts)
-    held = held + np.bincount(whole // tensors, whole_bytes[whole % tensors], minlength=accounts)
+    on_stage = np.bincount(
+        whole_stage.astype(np.int64) * accounts + whole // tensors,
+        whole_bytes[whole % tensors],
+        minlength=placement.stages * accounts,
+    ).reshape(placement.stages, accounts)
+    held = held + np.repeat(on_stage, group, axis=0)
     return np.asarray(held.T, dtype=np.float64)
 
 
@@ -212,12 +313,12 @@ def _held_elements(
 ) -> NDArray[np.float64]:
     """Return the elements in the union of boxes of each tensor on each device. [devices, tensors]"""
     tensors = len(placement.graph.graph.tensors)
-    held = np.zeros(placement.limits.devices * tensors)
+    held = np.zeros(placement.devices * tensors)
     key, elements = _union_elements(
         placement.graph.graph, device.astype(np.int64) * tensors + tensor, tensor, lo, hi
     )
     held[key] = elements
-    return held.reshape(placement.limits.devices, tensors)
+    return held.reshape(placement.devices, tensors)
 
 
 def _union_elements(

@@ -189,7 +189,7 @@ def plan_transfers(tasks: GroupTasks) -> Transfers:
     tensors = tasks.graph.graph.tensors
 
     # One number for each (maker, tensor, device): what shares transfers. [edges]
-    key = (src.astype(np.int64) * len(tensors) + tensor) * tasks.placement.limits.devices + device
+    key = (src.astype(np.int64) * len(tensors) + tensor) * tasks.placement.devices + device
     lo, hi, member, box_of = merged_boxes(tasks.edge_lo[remote], tasks.edge_hi[remote], key)
     element_bytes = np.array([t.element_bytes for t in tensors], dtype=np.float64)
 

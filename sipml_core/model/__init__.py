@@ -11,11 +11,11 @@ from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
 from sipml_core.model.hints import FabricHints, FabricWords
-from sipml_core.model.network import Network, check_routes
+from sipml_core.model.network import Network, check_routes, refuse_excess
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
 from sipml_core.model.opwork import OpWork, op_work
 from sipml_core.model.pairs import PairIndex, sorted_unique
-from sipml_core.model.plan import Execution, Plan
+from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompute_level
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
@@ -36,6 +36,8 @@ __all__ = [
     "NO_LINK",
     "OK",
     "PRECISIONS",
+    "RECOMPUTE",
+    "SCHEDULES",
     "SILENT",
     "UNFINISHED",
     "Axis",
@@ -83,5 +85,7 @@ __all__ = [
     "check_routes",
     "op_work",
     "precision",
+    "recompute_level",
+    "refuse_excess",
     "sorted_unique",
 ]

@@ -88,12 +88,38 @@ class PlacementLimits:
 
 @attrs.frozen(kw_only=True, eq=False)
 class Placement:
-    """A device of the group, 0 .. devices - 1, for every sub-op."""
+    """A device of the replica, 0 .. devices - 1, for every sub-op.
+
+    Device d of stage s, a group of `limits.devices`, is number s x `limits.devices` + d.
+    """
 
     graph: BalancedGraph
+    #: Of each stage.
     limits: PlacementLimits
     device: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    #: Pipeline stages.
+    stages: int = 1
+    #: Contiguous part of the model that each op belongs to; part c is on stage c mod `stages`. [ops]
+    part: NDArray[np.int32] = attrs.field(
+        converter=int32_vector,
+        default=attrs.Factory(lambda self: np.zeros(len(self.graph.graph.ops)), takes_self=True),
+    )
     #: False: the relocation bound was reached and the fallback placement is returned.
     converged: bool = True
     #: Sub-ops moved while repairing violated limits.
     relocations: int = 0
+
+    @property
+    def devices(self) -> int:
+        """Devices of all stages."""
+        return self.limits.devices * self.stages
+
+    @property
+    def parts(self) -> int:
+        """Contiguous parts of the model."""
+        return int(self.part.max(initial=0)) + 1
+
+    def stage_devices(self, op: int) -> NDArray[np.int32]:
+        """Devices of the stage that an op is on. [limits.devices]"""
+        first = int(self.part[op]) % self.stages * self.limits.devices
+        return np.arange(first, first + self.limits.devices, dtype=np.int32)

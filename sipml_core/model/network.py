@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.errors import InfeasibleError
+from sipml_core.errors import InfeasibleError, PluginError
 from sipml_core.fields import float64_vector, int32_matrix, int32_vector, int64_vector
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.routes import NO_LINK, Routes, padded
@@ -199,3 +199,47 @@ def _refuse_jumps(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32]
             f"the links of the route from GPU {src[k]} to GPU {dst[k]} do not lead there: {named}"
             f"{', ...' * (len(crossed) > 6)}"
         )
+
+
+def refuse_excess(fabric: Fabric, network: Network, bandwidth_gbps: float) -> None:
+    """Refuse a fabric in which a GPU can send or receive more than its bandwidth, unless hints say so.
+
+    What a GPU can send at least: the same to each of its peers, as much as the links allow; or all to one.
+
+    Raises
+    ------
+    PluginError
+        Naming the GPU and what it can send, or receive.
+    """
+    if fabric.hints.above_bandwidth:
+        return
+    for verb, gpu in (("send", network.pair_src), ("receive", network.pair_dst)):
+        total = _possible_gbps(network, gpu)
+        if fabric.circuits is not None:
+            total = np.minimum(total, fabric.circuits.circuits_per_gpu * fabric.circuits.circuit_gbps)
+        if len(total) and total.max() > bandwidth_gbps * (1 + 1e-6):
+            raise PluginError(
+                f"in this network GPU {total.argmax()} can {verb} {total.max():g} Gbps, more than "
+                f"cluster.bandwidth_gbps = {bandwidth_gbps:g}; give it a port of that bandwidth, or say "
+                "FabricHints(above_bandwidth=True)"
+            )
+
+
+def _possible_gbps(network: Network, gpu: NDArray[np.int32]) -> NDArray[np.float64]:
+    """What each GPU can surely send, or receive, if pairs belong to `gpu`; circuits do not limit. [gpus]"""
+    # Entries of fixed links, and how often each GPU has each of them. [entries], [(gpu, link)]
+    fixed = network.pair_link < network.first_circuit
+    pair, link = network.entry_pair[fixed], network.pair_link[fixed]
+    weight = network.pair_weight[fixed]
+    key, where = np.unique(gpu[pair].astype(np.int64) * len(network.link_gbps) + link, return_inverse=True)
+    used = np.bincount(where.reshape(-1), weights=weight, minlength=len(key))
+
+    # The rate at which all its pairs can send at once, and each of them alone.
+    owner, crossed = key // len(network.link_gbps), key % len(network.link_gbps)
+    together, alone = np.full(network.gpus, np.inf), np.full(len(gpu), np.inf)
+    np.minimum.at(together, owner, network.link_gbps[crossed] / used)
+    np.minimum.at(alone, pair, network.link_gbps[link] / weight)
+    total = np.zeros(network.gpus)
+    np.maximum.at(total, gpu, alone)
+    pairs = np.bincount(gpu, minlength=network.gpus)
+    return np.where(pairs > 0, np.maximum(total, together * np.maximum(pairs, 1)), 0.0)

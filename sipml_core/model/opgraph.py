@@ -37,13 +37,15 @@ class Role(StrEnum):
 
 
 class Phase(StrEnum):
+    """The part of a training step that an op belongs to."""
+
     FORWARD = "forward"
     BACKWARD = "backward"
     OPTIMIZER = "optimizer"
 
 
 class Split(StrEnum):
-    """Ways to divide an op (DESIGN, "Splits"); ROW leaves partial sums to be added."""
+    """Ways to divide an op; ROW leaves partial sums to be added."""
 
     SAMPLE = "sample"
     SPATIAL = "spatial"

@@ -1,17 +1,91 @@
-"""How a job is divided over GPUs (paper, section 3.2: dp replicas of mp GPUs each)."""
+"""How a job is divided over GPUs: replicas, pipeline stages, parts of ops, micro-batches."""
 
 from __future__ import annotations
 
-import attrs
+from collections.abc import Iterable
 
-from sipml_core.errors import ConfigError
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.errors import ConfigError, shown
 from sipml_core.fields import at_least, between, one_of, option, parse_bytes, parse_us, positive
+
+#: Orders in which stages make their passes, see `sipml_core.lowering`.
+SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+#: What is made again while going backward.
+RECOMPUTE = ("none", "selective", "full")
+#: Degrees from the fastest network outwards (Llama 3, 3.3.2); "dp" is what of it `ep` leaves.
+RANK_ORDER = ("mp", "cp", "ep", "pp", "dp")
+
+
+def recompute_level(value: bool | str) -> str:
+    """Return what is made again: true means "full", false "none".
+
+    >>> recompute_level(True), recompute_level("selective")
+    ('full', 'selective')
+    """
+    if isinstance(value, bool):
+        return "full" if value else "none"
+    return value
+
+
+def _list_of_names(value: Iterable[str]) -> tuple[str, ...]:
+    return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _rank_order(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: tuple[str, ...]) -> None:
+    """Refuse what does not name every degree once; degrees that are 1 may be left out."""
+    if len(set(value)) != len(value) or not {"mp", "pp", "dp"} <= set(value) <= set(RANK_ORDER):
+        raise ConfigError(
+            f"{attribute.name} must name mp, pp and dp once each, from the fastest network outwards, "
+            f"got {shown(list(value))}; usual: {list(RANK_ORDER)} or {['mp', 'dp', 'pp']}"
+        )
+
+
+def _only_one(_: object, attribute: attrs.Attribute[int], value: int) -> None:
+    """Refuse a degree that the training step cannot have yet."""
+    if value != 1:
+        raise ConfigError(f"{attribute.name} must be 1, got {value!r}: only mp, pp, dp divide a job so far")
 
 
 @attrs.frozen(kw_only=True)
 class Execution:
-    """How a job runs, whatever its degrees."""
+    """How a job runs, but for mp, dp and its batch."""
 
+    pp: int = option(
+        1, validator=at_least(1),
+        doc="pipeline stages: contiguous parts of the model, each on mp GPUs of its own",
+    )  # fmt: skip
+    cp: int = option(1, validator=_only_one, doc="context-parallel degree; only 1 so far")
+    ep: int = option(1, validator=_only_one, doc="expert-parallel degree; only 1 so far")
+    micro_batch: int | None = option(
+        None, validator=attrs.validators.optional(at_least(1)),
+        doc="samples that a replica passes through at once; gradients are accumulated over all that it "
+        "trains on, global_batch / dp; left out: all of them at once",
+    )  # fmt: skip
+    schedule: str = option(
+        "1f1b", validator=one_of(*SCHEDULES),
+        doc='order of the passes of a stage: all forward first ("gpipe"), alternating ("1f1b"), alternating '
+        'over several `chunks` of the model ("interleaved"), or with gradients of parameters late ("zb-h1")',
+    )  # fmt: skip
+    chunks: int = option(
+        1, validator=at_least(1), doc='parts of the model on each stage; 2 or more with "interleaved"'
+    )
+    rank_order: tuple[str, ...] = option(
+        RANK_ORDER, converter=_list_of_names, validator=_rank_order,
+        doc="which GPUs are neighbours: degrees from the fastest network outwards",
+    )  # fmt: skip
+    stage_tolerance: float = option(
+        0.1, validator=between(0, 1),
+        doc="the slowest stage may take this much longer than with the best balance, where fewer bytes then "
+        "cross between stages",
+    )  # fmt: skip
+    zero: int = option(
+        0, validator=between(0, 3),
+        doc="what replicas share instead of each keeping it: optimizer state (1), gradients too (2), "
+        "parameters too (3)",
+    )  # fmt: skip
     tau_us: float = option(
         10.0,
         converter=parse_us,
@@ -42,20 +116,16 @@ class Execution:
         doc='how replicas sum their gradients: "auto", the fastest of those that suit the network, or the '
         "name of an all-reduce (see `plugins`): flat, two-tier, tiered, ...",
     )
-    recompute: bool = option(
-        False, doc="keep only layer inputs and run the forward pass again while going backward"
-    )
+    recompute: str = option(
+        "none", converter=recompute_level, validator=one_of(*RECOMPUTE),
+        doc='what runs again while going backward instead of being kept: nothing, what attention makes of '
+        'all pairs of tokens ("selective"), or all but the inputs of layers ("full", or true)',
+    )  # fmt: skip
     iterations: int = option(
         1,
         validator=between(1, 1000),
         doc="training iterations simulated back to back; the last one is reported",
     )
-
-
-def _only_one(_: object, attribute: attrs.Attribute[int], value: int) -> None:
-    """Refuse a degree that the training step cannot have yet."""
-    if value != 1:
-        raise ConfigError(f"{attribute.name} must be 1, got {value!r}: only mp and dp divide a job so far")
 
 
 @attrs.frozen(kw_only=True)
@@ -67,18 +137,10 @@ class Plan(Execution):
 
     #: Model-parallel degree: GPUs over which ops are split.
     mp: int = attrs.field(validator=at_least(1))
-    #: Context-parallel degree: GPUs over which a sequence is split.
-    cp: int = attrs.field(default=1, validator=_only_one)
-    #: Pipeline stages.
-    pp: int = attrs.field(default=1, validator=_only_one)
     #: Data-parallel degree: replicas.
     dp: int = attrs.field(validator=at_least(1))
-    #: Expert-parallel degree: the part of dp over which experts are spread.
-    ep: int = attrs.field(default=1, validator=_only_one)
     #: Samples in one iteration, all replicas together.
     global_batch: int = attrs.field(validator=at_least(1))
-    #: Samples that a replica passes through at once; None: all of its share of the batch.
-    micro_batch: int | None = None
 
     def __attrs_post_init__(self) -> None:
         if self.global_batch % self.dp:
@@ -87,11 +149,40 @@ class Plan(Execution):
             raise ConfigError(
                 f"global_batch must be a multiple of dp={self.dp}, got {self.global_batch}; nearest: {near}"
             )
-        if self.micro_batch not in (None, self.local_batch):
+        if self.local_batch % self.micro_samples:
             raise ConfigError(
-                f"micro_batch must be {self.local_batch}, all that a replica trains on, got "
-                f"{self.micro_batch}: "
-                "gradients are not accumulated yet"
+                f"micro_batch must divide the {self.local_batch} samples of a replica, got "
+                f"{self.micro_batch}; nearest: {_near_divisors(self.local_batch, self.micro_samples)}"
+            )
+        if self.zero == 3:
+            raise ConfigError(
+                "zero must be at most 2, got 3: gathering parameters before each pass is not simulated yet; "
+                "zero = 2 shares all but the parameters"
+            )
+        if self.zero and self.counter_rotating:
+            raise ConfigError("counter_rotating must be false where zero is above 0, got true")
+        self._check_schedule()
+
+    def _check_schedule(self) -> None:
+        if self.schedule != "interleaved":
+            if self.chunks > 1:
+                raise ConfigError(
+                    f'chunks must be 1 with schedule "{self.schedule}", got {self.chunks}; '
+                    'only "interleaved" has more'
+                )
+            return
+        if self.chunks < 2 or self.pp < 2:
+            raise ConfigError(
+                f'schedule "interleaved" needs pp and chunks of at least 2, got pp={self.pp}, '
+                f'chunks={self.chunks}; with one of either use "1f1b"'
+            )
+        if self.micro_batches % self.pp:
+            fits = [b for b in _divisors(self.local_batch) if self.local_batch // b % self.pp == 0]
+            named = " or ".join(map(str, fits[-2:]))
+            would = f"micro_batch = {named}" if fits else f"{self.pp} samples a replica"
+            raise ConfigError(
+                f'schedule "interleaved" needs micro-batches in multiples of pp={self.pp}, got '
+                f"{self.micro_batches}; {would} would do"
             )
 
     @property
@@ -110,6 +201,79 @@ class Plan(Execution):
         return min(2 if self.counter_rotating else 1, self.dp - 1)
 
     @property
+    def shares_states(self) -> bool:
+        """Whether each replica updates a part of the parameters only."""
+        return self.zero > 0 and self.dp > 1
+
+    @property
+    def stage_peers(self) -> int:
+        """GPUs of other stages that a GPU passes activations and their gradients to and from, at most.
+
+        They are on the stage before and on the one behind; with several chunks the first stage is behind the
+        last.
+        """
+        return min(2, self.pp - 1)
+
+    @property
     def local_batch(self) -> int:
-        """Samples each replica (group of `mp` GPUs) trains on: b / l."""
+        """Samples each replica trains on in an iteration: b / l."""
         return self.global_batch // self.dp
+
+    @property
+    def micro_samples(self) -> int:
+        """Samples that a replica passes through at once."""
+        return self.micro_batch or self.local_batch
+
+    @property
+    def micro_batches(self) -> int:
+        """Micro-batches of an iteration, m."""
+        return self.local_batch // self.micro_samples
+
+    @property
+    def model_parts(self) -> int:
+        """Contiguous parts into which the model is cut: part c is on stage c mod pp."""
+        return self.pp * self.chunks
+
+    @property
+    def positions(self) -> NDArray[np.int32]:
+        """Place of each GPU of each replica among all, from the fastest network outwards. [dp, replica]
+
+        GPU stage x mp + d of a replica is device d of a stage.
+
+        >>> Plan(mp=2, pp=2, dp=2, global_batch=2).positions.tolist()
+        [[0, 1, 2, 3], [4, 5, 6, 7]]
+        >>> Plan(mp=2, pp=2, dp=2, global_batch=2, rank_order=("mp", "dp", "pp")).positions.tolist()
+        [[0, 1, 4, 5], [2, 3, 6, 7]]
+        """
+        stride, size = {}, 1
+        for degree in self.rank_order:
+            stride[degree] = size
+            size *= int(getattr(self, degree))
+        replica, stage, device = np.ogrid[: self.dp, : self.pp, : self.mp]
+        place = replica * stride["dp"] + stage * stride["pp"] + device * stride["mp"]
+        return np.asarray(place, dtype=np.int32).reshape(self.dp, self.replica_gpus)
+
+    def stride(self, degree: str) -> int:
+        """Places between two GPUs that differ by one in the index of a degree.
+
+        >>> Plan(mp=2, pp=3, dp=2, global_batch=2).stride("dp")
+        6
+        """
+        inner = self.rank_order[: self.rank_order.index(degree)]
+        return int(np.prod([getattr(self, name) for name in inner], dtype=np.int64))
+
+
+def _divisors(number: int) -> list[int]:
+    small = [k for k in range(1, int(number**0.5) + 1) if number % k == 0]
+    return sorted({*small, *(number // k for k in small)})
+
+
+def _near_divisors(number: int, wanted: int) -> str:
+    """Return the largest divisor below and the smallest above, in words.
+
+    >>> _near_divisors(12, 5), _near_divisors(12, 13)
+    ('4 or 6', '12')
+    """
+    divisors = _divisors(number)
+    below, above = [d for d in divisors if d < wanted][-1:], [d for d in divisors if d > wanted][:1]
+    return " or ".join(str(divisor) for divisor in below + above)

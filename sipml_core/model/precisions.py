@@ -23,6 +23,7 @@ class Precision:
     optimizer_bytes: int
 
 
+#: Precisions by name.
 PRECISIONS = {
     "fp32": Precision(
         name="fp32", activation_bytes=4, parameter_bytes=4, gradient_bytes=4, optimizer_bytes=8

@@ -14,6 +14,7 @@ from sipml_core.fields import float64_vector, int64_matrix, int64_vector
 #: No link in this column of a route table.
 NO_LINK = -1
 
+#: GPUs at one end of some pairs. [pairs]
 PairArray = NDArray[np.int32]
 
 

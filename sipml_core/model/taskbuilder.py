@@ -111,13 +111,16 @@ class TaskBuilder:
             part |= self._final(after)
             at -= len(before)
         key.sort()
-        repeated = key[1:] == key[:-1]
-        if repeated.any():
-            key = key[np.flatnonzero(np.concatenate([[True], ~repeated]))]
-        successors = (key & 0xFFFFFFFF).astype(np.int32)
+        # Places of edges that equal the one before; the lower half of a key is the successor.
+        repeated = np.flatnonzero(key[1:] == key[:-1]) + 1
+        successors = key.astype(np.int32)
         key >>= 32
         succ_start = np.zeros(self._task_count + self._transfer_count + 1, dtype=np.int64)
-        np.cumsum(np.bincount(key, minlength=len(succ_start) - 1), out=succ_start[1:])
+        counts = np.bincount(key, minlength=len(succ_start) - 1)
+        if len(repeated):
+            counts -= np.bincount(key[repeated], minlength=len(succ_start) - 1)
+            successors = np.delete(successors, repeated)
+        np.cumsum(counts, out=succ_start[1:])
         return succ_start, successors
 
     def _final(self, nodes: Nodes) -> Nodes:
@@ -143,4 +146,6 @@ def _joined(chunks: list[tuple[NDArray[np.generic], ...]], width: int) -> list[N
         return [np.empty(0) for _ in range(width)]
     if len(chunks) == 1:
         return list(chunks[0])
-    return [np.concatenate(column) for column in zip(*chunks, strict=True)]
+    columns = [list(column) for column in zip(*chunks, strict=True)]
+    chunks.clear()
+    return [np.concatenate(columns.pop(0)) for _ in range(width)]

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from sipml_core.fields import BYTES_PER_US_PER_GBPS
 from sipml_core.model import Op, Operand, OpGraph, Phase, Prices, Role, precision
 from sipml_core.partition.layouts import leader_index, leads
-from sipml_core.partition.overlap import BoxKey, OverlapRule, box_key
+from sipml_core.partition.overlap import BoxKey, box_key
 from sipml_core.partition.partitioning import WHOLE, Cut, following_cut, own_cut
 from sipml_core.partition.slices import SliceTimes
 
@@ -74,21 +74,21 @@ class SplitCosts:
     pairs: dict[tuple[int, int], Table]
 
 
-def split_costs(graph: OpGraph, times: SliceTimes, rule: OverlapRule, budget: Budget) -> SplitCosts:
+def split_costs(graph: OpGraph, times: SliceTimes, budget: Budget) -> SplitCosts:
     """Return the cost tables of `graph`.
 
     Traffic of an edge is the time of the busiest port, as if part p of P sat on device
     floor(p mp / P) (placer "aligned") and nothing else used the network; a box that several ops of
     one leader need is sent once.
     """
-    return _Costing(graph, times, rule, budget).tables()
+    return _Costing(graph, times, budget).tables()
 
 
 class _Costing:
     """The tables of one graph. Equal layers have equal tables, which are made once (`AlikeOps`)."""
 
-    def __init__(self, graph: OpGraph, times: SliceTimes, rule: OverlapRule, budget: Budget) -> None:
-        self.graph, self.times, self.rule, self.budget = graph, times, rule, budget
+    def __init__(self, graph: OpGraph, times: SliceTimes, budget: Budget) -> None:
+        self.graph, self.times, self.rule, self.budget = graph, times, times.rule, budget
         self.shape = {tensor.name: tensor.shape for tensor in graph.tensors}
         self.leading = [op for op in graph.ops if leads(op)]
         number = {op.name: index for index, op in enumerate(self.leading)}

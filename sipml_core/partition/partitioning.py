@@ -11,9 +11,8 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.model import MAX_RANK, BalancedGraph, Cluster, Op, OpGraph, Phase, Role
-from sipml_core.partition.alike import AlikeOps
 from sipml_core.partition.layouts import Layout, checked_dims, checked_duplicates, leader_index, leads
-from sipml_core.partition.overlap import BoxKey, OverlapRule, box_key
+from sipml_core.partition.overlap import BoxKey, box_key
 from sipml_core.partition.slices import SliceTimes
 from sipml_core.plugin import GpuModel
 
@@ -68,6 +67,7 @@ def partition(
     mp: int,
     tau_us: float,
     layout: Layout | Mapping[str, str | None] | None = None,
+    times: SliceTimes | None = None,
 ) -> BalancedGraph:
     """Cut every op into equal sub-ops of about `tau_us`, at most `mp` of them.
 
@@ -87,6 +87,8 @@ def partition(
     layout
         Split dimension of the forward ops; see `sipml_core.partition.splits.choose_splits`.
         Ops it leaves out are cut along the batch where they can be.
+    times
+        Of this graph, GPU and cluster; None: made here.
 
     Returns
     -------
@@ -106,14 +108,13 @@ def partition(
     for tensor in graph.tensors:
         if len(tensor.shape) > MAX_RANK:
             raise ConfigError(f"tensor {tensor.name!r} has {len(tensor.shape)} axes, at most {MAX_RANK}")
-    rule = OverlapRule()
-    times = SliceTimes(graph, gpu, cluster, rule)
+    times = times or SliceTimes(graph, gpu, cluster)
     names = checked_duplicates(graph, layout) if mp > 1 else frozenset()
     duplicated = np.array([graph.ops[op].name in names for op in leader_index(graph)], dtype=np.bool_)
     cuts = _cuts(graph, times, checked_dims(graph, layout), names, mp=mp, tau_us=tau_us)
     first = np.concatenate(([0], np.cumsum([cut.parts for cut in cuts])))
     edges, shards = _Rows(), _Rows()
-    _collect(graph, cuts, duplicated, first, rule, times.alike, edges, shards)
+    _collect(graph, cuts, duplicated, first, times, edges, shards)
     duration = [
         _durations(times, op, cut, in_full)
         for op, cut, in_full in zip(graph.ops, cuts, duplicated, strict=True)
@@ -212,12 +213,12 @@ def _collect(
     cuts: list[Cut],
     duplicated: NDArray[np.bool_],
     first: NDArray[np.int64],
-    rule: OverlapRule,
-    alike: AlikeOps,
+    times: SliceTimes,
     edges: _Rows,
     shards: _Rows,
 ) -> None:
     """Find all data edges and gradient shards, consumer by consumer."""
+    rule, alike = times.rule, times.alike
     tensor_index = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
     shape = {tensor.name: tensor.shape for tensor in graph.tensors}
     # Op that writes each tensor, and the boxes that its parts hold.

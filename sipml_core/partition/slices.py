@@ -21,11 +21,14 @@ class SliceTimes:
 
     Slices whose boxes have equal sizes do equal work, so the GPU model is asked once for each kind
     of slice: for the larger and the smaller ones, and for those at a border where a halo is clipped.
+    What was asked once is kept, for other layouts and degrees of the same graph too.
     """
 
-    def __init__(self, graph: OpGraph, gpu: GpuModel, cluster: Cluster, rule: OverlapRule) -> None:
+    def __init__(self, graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> None:
         self.alike = AlikeOps(graph)
-        self._graph, self._gpu, self._cluster, self._rule = graph, gpu, cluster, rule
+        #: Boxes and overlaps of the graph's ops, kept by shape.
+        self.rule = OverlapRule()
+        self._graph, self._gpu, self._cluster = graph, gpu, cluster
         self._kernel_us: dict[Hashable, float] = {}
         self._kinds: dict[Hashable, _Kinds] = {}
         self._durations: dict[Hashable, NDArray[np.float64]] = {}
@@ -58,7 +61,7 @@ class SliceTimes:
             tensor = self._graph.tensor
             start, stop = part_bounds(op.dims[dim] if dim is not None else 1, parts)
             found = [
-                self._rule.boxes(box_key(op, o, tensor[o.tensor].shape, dim, parts))
+                self.rule.boxes(box_key(op, o, tensor[o.tensor].shape, dim, parts))
                 for o in (*op.reads, *op.writes)
             ]
             # Sizes of each part's slice and of its boxes. [parts, 1 + axes]

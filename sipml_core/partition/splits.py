@@ -11,9 +11,8 @@ import numpy as np
 from sipml_core.errors import ConfigError
 from sipml_core.model import Cluster, OpGraph, Prices
 from sipml_core.partition.costs import Budget, SplitCosts, Table, Variable, split_costs
-from sipml_core.partition.elimination import minimise
+from sipml_core.partition.elimination import minimise_each
 from sipml_core.partition.layouts import Choice, Layout
-from sipml_core.partition.overlap import OverlapRule
 from sipml_core.partition.partitioning import Cut
 from sipml_core.partition.slices import SliceTimes
 from sipml_core.plugin import GpuModel
@@ -36,6 +35,8 @@ def choose_splits(
     dp: int,
     prices: Prices,
     recompute: bool = False,
+    times: SliceTimes | None = None,
+    stages: int = 1,
 ) -> Layout:
     """Return the layout with the least estimated time of a training step.
 
@@ -62,6 +63,10 @@ def choose_splits(
         What the network gives the traffic inside a group, and the synchronisation of gradients.
     recompute
         Activations are not saved but made again: only parameters are counted as memory.
+    times
+        Of this graph, GPU and cluster; None: made here.
+    stages
+        Pipeline stages: a GPU has to hold one of as many parts of the model.
 
     Returns
     -------
@@ -76,10 +81,9 @@ def choose_splits(
     for name, value in (("mp", mp), ("tau_us", tau_us), ("dp", dp)):
         if not (np.isfinite(value) and value > 0):
             raise ConfigError(f"{name} must be positive, got {value}")
-    rule = OverlapRule()
-    times = SliceTimes(graph, gpu, cluster, rule)
+    times = times or SliceTimes(graph, gpu, cluster)
     budget = Budget(mp=mp, tau_us=tau_us, dp=dp, prices=prices, recompute=recompute)
-    return _best(split_costs(graph, times, rule, budget), gpu.memory_bytes).layout()
+    return _best(split_costs(graph, times, budget), gpu.memory_bytes * stages).layout()
 
 
 @attrs.frozen(kw_only=True)
@@ -158,19 +162,28 @@ def _describe(cut: Cut) -> str:
 
 
 def _best(costs: SplitCosts, memory_bytes: float) -> _Selection:
-    best = min((_solve(costs, _Weights(sync=weight)) for weight in _SYNC_WEIGHTS), key=lambda s: s.time_us)
-    tried = [best]
-    for weight in _MEMORY_WEIGHTS_US_PER_GB:
-        if tried[-1].memory_bytes <= memory_bytes:
-            return tried[-1]
-        tried.append(_solve(costs, _Weights(sync=best.weights.sync, memory=weight * 1e-9)))
-    enough = max(memory_bytes, _NEAR_LEAST * min(selection.memory_bytes for selection in tried))
+    synchronised = _solve(costs, [_Weights(sync=weight) for weight in _SYNC_WEIGHTS])
+    best = min(synchronised, key=lambda s: s.time_us)
+    if best.memory_bytes <= memory_bytes:
+        return best
+    smaller = _solve(
+        costs,
+        [_Weights(sync=best.weights.sync, memory=us * 1e-9) for us in _MEMORY_WEIGHTS_US_PER_GB],
+    )
+    tried = [best, *smaller]
+    enough = memory_bytes
+    if all(selection.memory_bytes > enough for selection in tried):
+        enough = _NEAR_LEAST * min(selection.memory_bytes for selection in tried)
     return next(selection for selection in tried if selection.memory_bytes <= enough)
 
 
-def _solve(costs: SplitCosts, weights: _Weights) -> _Selection:
-    single = [weights.unary(variable) for variable in costs.variables]
-    return _Selection(costs, weights, minimise(single, costs.pairs))
+def _solve(costs: SplitCosts, weights: Sequence[_Weights]) -> list[_Selection]:
+    """Return the best cuts with each of some weights; where every op has one cut there is no choice."""
+    if all(len(variable.cuts) == 1 for variable in costs.variables):
+        return [_Selection(costs, each, [0] * len(costs.variables)) for each in weights]
+    singles = [[each.unary(variable) for variable in costs.variables] for each in weights]
+    found = minimise_each(singles, costs.pairs)
+    return [_Selection(costs, each, chosen) for each, chosen in zip(weights, found, strict=True)]
 
 
 def explain(layout: Layout) -> list[dict[str, Any]]:

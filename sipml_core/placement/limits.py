@@ -6,7 +6,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, InfeasibleError
-from sipml_core.model import BalancedGraph, PlacementLimits
+from sipml_core.model import BalancedGraph, PlacementLimits, Plan
 
 
 def placement_limits(
@@ -16,14 +16,15 @@ def placement_limits(
     reach_hops: int | None = None,
     *,
     ring_peers: int = 1,
+    stage_peers: int = 0,
     chain: bool = False,
 ) -> PlacementLimits:
-    """Return the limits of a group of `devices` GPUs, one of `dp` replicas (section 3.2, ii).
+    """Return the limits of a group of `devices` GPUs, a stage of one of `dp` replicas (section 3.2, ii).
 
-    With replicas, one circuit of the degree goes to the counterpart in the next group (or two, to
-    both neighbours: `ring_peers`), and the rest is left for peers. If they do not cover the group,
-    devices may talk up to floor(peers / 2) apart on the circle of the group, which gives each at most
-    that many peers.
+    Circuits to neighbouring stages (`stage_peers`) come first. With replicas, one circuit of the degree
+    goes to the counterpart in the next group (or two, to both neighbours: `ring_peers`), and the rest is
+    left for peers. If they do not cover the group, devices may talk up to floor(peers / 2) apart on the
+    circle of the group, which gives each at most that many peers.
 
     On a ring, groups lie one after the other, so a counterpart is `devices` hops away and must be
     within reach; then so is every pair of a group. A single group is the whole ring, and its
@@ -44,6 +45,8 @@ def placement_limits(
         peers, and neither it nor the reach is a limit beyond.
     ring_peers
         Counterparts that a GPU sends gradients to, if there are replicas: 1, or 2 both ways round.
+    stage_peers
+        GPUs of other pipeline stages that a GPU talks to.
 
     Raises
     ------
@@ -53,30 +56,74 @@ def placement_limits(
     for name, value in (("devices", devices), ("dp", dp), ("degree", degree), ("reach_hops", reach_hops)):
         if value is not None and value < 1:
             raise ConfigError(f"{name} must be at least 1, got {value}")
-    if reach_hops is not None and dp > 1 and devices > reach_hops:
+    if reach_hops is not None and dp > 1 and devices > reach_hops and not stage_peers:
         raise InfeasibleError(
             f"mp={devices} with dp={dp} puts the next replica {devices} hops away on the ring, "
             f"but reach_hops is {reach_hops}; the largest mp is {reach_hops}"
         )
-    by_degree = _degree_range(devices, dp, degree, ring_peers)
+    by_degree = _degree_range(devices, dp, degree, ring_peers, stage_peers)
     ranges = [] if chain else [by_degree, _reach_range(devices, dp, reach_hops)]
     known = [hops for hops in ranges if hops is not None]
     return PlacementLimits(devices=devices, range_hops=min(known) if known else None)
 
 
-def _degree_range(devices: int, dp: int, degree: int | None, ring_peers: int) -> int | None:
+def _degree_range(devices: int, dp: int, degree: int | None, ring_peers: int, stage_peers: int) -> int | None:
     if degree is None:
         return None
-    peers = degree - ring_peers if dp > 1 else degree
+    peers = degree - stage_peers - (ring_peers if dp > 1 else 0)
     if peers >= devices - 1:
         return None
     if peers < 2:
-        shared = f", {ring_peers} of it for the ring of dp={dp} replicas," if dp > 1 else ""
+        uses = [f"{ring_peers} of it for the ring of dp={dp} replicas"] if dp > 1 else []
+        uses += [f"{stage_peers} for neighbouring pipeline stages"] if stage_peers else []
+        shared = f", {' and '.join(uses)}," if uses else ""
+        remedy = f"the largest mp is {peers + 1}" if peers >= 0 else f"it takes {degree - peers} at least"
         raise InfeasibleError(
             f"mp={devices} needs two peers for each GPU at least, but degree {degree}{shared} "
-            f"leaves {peers}; the largest mp is {peers + 1}"
+            f"leaves {max(peers, 0)}; {remedy}"
         )
     return peers // 2
+
+
+def check_reach(plan: Plan, reach_hops: int | None) -> None:
+    """Refuse a plan with stages whose neighbours along a degree are out of reach on a ring.
+
+    Parameters
+    ----------
+    reach_hops
+        Ring neighbours on either side that a circuit can span; None: not a ring.
+
+    Raises
+    ------
+    InfeasibleError
+        The message has the distances along all degrees and the reach that the plan takes.
+
+    Examples
+    --------
+    >>> check_reach(Plan(mp=4, pp=4, dp=2, global_batch=2), reach_hops=16)
+    """
+    if reach_hops is None or plan.pp == 1:
+        return
+    place = plan.positions.reshape(plan.dp, plan.pp, plan.mp).astype(np.int64)
+    circle = plan.chunks > 1
+    steps = (
+        np.diff(place, axis=2),
+        np.roll(place, -1, axis=1) - place if circle else np.diff(place, axis=1),
+        np.roll(place, -1, axis=0) - place,
+    )
+    group, stage, replica = (int(_around(step, plan.gpus).max(initial=0)) for step in steps)
+    needed = max(group, stage, replica)
+    if needed > reach_hops:
+        raise InfeasibleError(
+            f"mp={plan.mp}, pp={plan.pp}, dp={plan.dp}: on the ring the next GPU of a group is {group}, of "
+            f"the next stage {stage}, of the next replica {replica} hops away, but reach_hops is "
+            f"{reach_hops}; it takes {needed}"
+        )
+
+
+def _around(step: NDArray[np.int64], gpus: int) -> NDArray[np.int64]:
+    """Return the shorter way round a ring of `gpus` GPUs."""
+    return np.asarray(np.minimum(step % gpus, -step % gpus))
 
 
 def _reach_range(devices: int, dp: int, reach_hops: int | None) -> int | None:

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 if TYPE_CHECKING:
-    from sipml_core.experiment import Experiment
     from sipml_core.model import Result
     from sipml_core.plugin.interfaces import (
         AllReduce,
@@ -25,6 +24,7 @@ if TYPE_CHECKING:
 PROJECT = "sipml"
 
 hookspec = pluggy.HookspecMarker(PROJECT)
+#: Marks a function of a plugin as one of the hooks.
 hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
@@ -73,10 +73,18 @@ def sipml_all_reduces() -> Iterable[type[AllReduce]]:  # type: ignore[empty-body
 
 
 @hookspec
-def sipml_run_started(experiment: Experiment) -> None:
-    """A checked experiment is about to run. Every plugin is called; return values are ignored."""
+def sipml_run_started(experiment: Any) -> None:
+    """A checked `sipml_core.experiment.Experiment` is about to run.
+
+    Every plugin is called; return values are ignored. One that raises is named in a warning and changes
+    nothing.
+    """
 
 
 @hookspec
 def sipml_run_finished(result: Result) -> None:
-    """An experiment has run and its result is complete, not yet written. Every plugin is called."""
+    """An experiment has run, and its files are written.
+
+    `result.timelines` has when everything ran, for each of `result.cases`. Every plugin is called; return
+    values are ignored. One that raises is named in a warning and changes nothing.
+    """

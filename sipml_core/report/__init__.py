@@ -1,24 +1,74 @@
 """What people and programs read: tables, CSV, JSON, figures.
 
 In: results. Out: text on a console, files in a folder.
-Imports everything but `cli`.
+Imports everything but `cli`; each file only when something of it is asked for, since a command needs few.
 """
 
-from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
-from sipml_core.report.components import default_batch, offer_page, offers_table, option_rows, trace_lines
-from sipml_core.report.explain import strategy_tables, winner_tables
-from sipml_core.report.plots import can_draw, new_figure
-from sipml_core.report.progressbar import progress_bar
-from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
-from sipml_core.report.resultfiles import prepare_folder, write_result
-from sipml_core.report.searchreport import (
-    SHOWN,
-    search_footnotes,
-    search_tables,
-    winners_tables,
-    write_search,
-)
-from sipml_core.report.tables import footnotes, result_tables
+from importlib import import_module
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
+    from sipml_core.report.components import default_batch, offer_page, offers_table, option_rows, trace_lines
+    from sipml_core.report.explain import strategy_tables, winner_tables
+    from sipml_core.report.plots import can_draw, new_figure
+    from sipml_core.report.progressbar import progress_bar
+    from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
+    from sipml_core.report.resultfiles import prepare_folder, write_result
+    from sipml_core.report.searchreport import (
+        SHOWN,
+        search_footnotes,
+        search_tables,
+        winners_tables,
+        write_search,
+    )
+    from sipml_core.report.tables import footnotes, result_tables
+
+#: What each file of the room gives to others.
+_GIVES = {
+    "circuitreport": (
+        "plan_summary",
+        "plan_table",
+        "summary_lines",
+        "write_plan",
+    ),
+    "components": (
+        "default_batch",
+        "offer_page",
+        "offers_table",
+        "option_rows",
+        "trace_lines",
+    ),
+    "explain": (
+        "strategy_tables",
+        "winner_tables",
+    ),
+    "plots": (
+        "can_draw",
+        "new_figure",
+    ),
+    "progressbar": ("progress_bar",),
+    "reproduction": (
+        "finding_tables",
+        "reproduction_footnotes",
+        "write_finding",
+    ),
+    "resultfiles": (
+        "prepare_folder",
+        "write_result",
+    ),
+    "searchreport": (
+        "SHOWN",
+        "search_footnotes",
+        "search_tables",
+        "winners_tables",
+        "write_search",
+    ),
+    "tables": (
+        "footnotes",
+        "result_tables",
+    ),
+}
 
 __all__ = [
     "SHOWN",
@@ -48,3 +98,11 @@ __all__ = [
     "write_result",
     "write_search",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    """Return what is asked for from its file."""
+    for file, names in _GIVES.items():
+        if name in names:
+            return getattr(import_module(f"{__name__}.{file}"), name)
+    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -16,6 +16,7 @@ from sipml_core.fields import format_us
 from sipml_core.model import CaseResult, Plan, Prices
 from sipml_core.partition import Layout, explain
 from sipml_core.report.fitting import fitted
+from sipml_core.report.planreport import plan_table
 from sipml_core.searching import SearchResult
 
 _CHOSEN = ("ops", "like it", "cut along", "as", "parts")
@@ -25,8 +26,8 @@ _DONE = "each GPU does"
 _DROPPED = ("sync", "traffic", "compute", "like it", "as")
 
 
-def strategy_tables(experiment: Experiment, width: int = 150) -> Iterable[Table]:
-    """The layout of every workload under its [strategy], once for each bandwidth.
+def strategy_tables(experiment: Experiment, width: int = 160) -> Iterable[Table]:
+    """The layout of every workload under its [plan], once for each bandwidth; first its stages, if any.
 
     Raises
     ------
@@ -36,7 +37,7 @@ def strategy_tables(experiment: Experiment, width: int = 150) -> Iterable[Table]
     for job in experiment.jobs:
         if job.searched:
             raise ConfigError(
-                f"{job.label} has no mp or dp to explain; name one with --set strategy.mp=8, "
+                f"{job.label} has no mp or dp to explain; name one with --set plan.mp=8, "
                 "or let `search --explain` choose"
             )
         shown = set()
@@ -44,10 +45,12 @@ def strategy_tables(experiment: Experiment, width: int = 150) -> Iterable[Table]
             if interconnect.cluster not in shown:
                 shown.add(interconnect.cluster)
                 plan = job.plan(interconnect.cluster.gpus)
+                if len(shown) == 1 and (plan.pp > 1 or plan.micro_batches > 1):
+                    yield plan_table(job.label, plan)
                 yield layout_table(experiment, job, interconnect.label, plan, width)
 
 
-def winner_tables(experiment: Experiment, result: SearchResult, width: int = 150) -> Iterable[Table]:
+def winner_tables(experiment: Experiment, result: SearchResult, width: int = 160) -> Iterable[Table]:
     """The layouts of the winners of a search."""
     for case in result.best:
         job = next(job for job in experiment.jobs if job.label == case.workload)
@@ -60,7 +63,7 @@ def _with_layout(job: Job, result: SearchResult, case: CaseResult) -> Job:
     return job.with_layout(row.layout)
 
 
-def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan, width: int = 150) -> Table:
+def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan, width: int = 160) -> Table:
     """Ops that differ only by a number in their name, and are cut alike, share a line; times are sums.
 
     Raises `ConfigError` if there is no such interconnect.
@@ -68,7 +71,7 @@ def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan, wi
     by_label = {interconnect.label: interconnect for interconnect in experiment.interconnects}
     if topology not in by_label:
         raise ConfigError(unknown("topology", topology, by_label))
-    graph = op_graph(job.workload, plan.local_batch, experiment.precision)
+    graph = op_graph(job.workload, plan.micro_samples, experiment.precision)
     cluster = by_label[topology].cluster
     prices = Prices.flat(cluster.bandwidth_gbps)
     layout = op_layout(graph, job.table.layout, experiment.gpu, cluster, plan, prices)

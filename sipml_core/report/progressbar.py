@@ -6,20 +6,22 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 from rich.console import Console
-from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
-from rich.progress import Progress as ProgressDisplay
 
-from sipml_core.model import Progress
+from sipml_core.model import SILENT, Progress
 
 
 @contextmanager
 def progress_bar() -> Iterator[Progress]:
-    """Yield the progress of all the work; its labels and fractions are drawn."""
+    """Yield the progress of all the work; on a terminal its labels and fractions are drawn."""
     console = Console(stderr=True)
-    columns = (TextColumn("{task.description}"), BarColumn(), TimeElapsedColumn())
-    with ProgressDisplay(
-        *columns, console=console, transient=True, disable=not console.is_terminal
-    ) as display:
+    if not console.is_terminal:
+        yield SILENT
+        return
+    from rich.progress import BarColumn, TextColumn, TimeElapsedColumn
+    from rich.progress import Progress as ProgressDisplay
+
+    columns = (TextColumn("{task.description}", markup=False), BarColumn(), TimeElapsedColumn())
+    with ProgressDisplay(*columns, console=console, transient=True) as display:
         task = display.add_task("preparing", total=1.0)
 
         def report(what: str, fraction: float) -> None:

@@ -10,14 +10,16 @@ import os
 import tempfile
 from collections.abc import Iterable
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 import attrs
 import tomli_w
 
 from sipml_core.errors import ConfigError, brief
 from sipml_core.model import CaseResult, Result
-from sipml_core.searching import SearchResult
+
+if TYPE_CHECKING:
+    from sipml_core.searching import SearchResult
 
 
 def prepare_folder(folder: Path) -> None:

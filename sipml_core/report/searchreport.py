@@ -30,7 +30,7 @@ _DROPPED = ("placer", "memory", "error", "layout", "estimate")
 _WIDE = 100
 
 
-def search_tables(result: SearchResult, width: int = 150, shown: int | None = SHOWN) -> Iterator[Table]:
+def search_tables(result: SearchResult, width: int = 160, shown: int | None = SHOWN) -> Iterator[Table]:
     """One table for each workload on each interconnect, the best first; `shown` None shows all rows."""
     for workload, topology in dict.fromkeys((row.workload, row.topology) for row in result.rows):
         rows = sorted(result.of(workload, topology), key=_rank)
@@ -94,7 +94,7 @@ def _seconds(row: SearchRow) -> str:
     return "" if row.estimate_s is None else f"~{format_us(row.estimate_s * 1e6)}"
 
 
-def winners_tables(result: SearchResult, width: int = 150) -> Iterator[Table]:
+def winners_tables(result: SearchResult, width: int = 160) -> Iterator[Table]:
     """The best strategy of every workload on every interconnect, side by side; one table for each goal."""
     for goal in dict.fromkeys(case.goal for case in result.best):
         headings = [heading.format(goal=goal) for heading in _WINNER_COLUMNS]

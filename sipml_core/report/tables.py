@@ -19,7 +19,7 @@ _COLUMNS = (
 #: Left out one by one, in this order, where the terminal is too narrow.
 _DROPPED = ("sent / GPU", "bound", "largest", "idle", "dark", "compute", "tokens/s", "exposed", "mp x dp")
 #: Width of the tables where nobody says another one.
-_WIDTH = 150
+_WIDTH = 160
 
 
 def result_tables(result: Result, width: int = _WIDTH) -> Iterable[Table]:
@@ -61,7 +61,7 @@ def _cells(row: CaseResult, baseline: str) -> list[str]:
     sent = None if row.network_bytes is None else row.network_bytes / row.gpus
     return [
         row.topology,
-        "-" if row.mp is None else f"{row.mp} x {row.dp}",
+        "-" if row.mp is None else f"{row.mp} x {row.dp}" + (f" (pp {row.pp})" if (row.pp or 1) > 1 else ""),
         format_us(row.iteration_us) if row.iteration_us is not None else row.status,
         *map(_time, (row.lower_bound_us, row.compute_us, row.compute_max_us)),
         *map(_time, (row.exposed_us, row.dark_us, row.idle_us)),

@@ -106,7 +106,7 @@ class Keys:
 def trial_keys(kind: str, experiment: Experiment, candidate: Candidate, interconnect: Interconnect) -> Keys:
     """The keys of one question, "estimate" or "simulation"."""
     job = candidate.job
-    graph_offers = [experiment.gpu, job.workload, job.placer]
+    graph_offers = [experiment.gpu, job.workload, job.placer, *job.exchanges, *job.all_reduces]
     control = (interconnect.scheduler, interconnect.estimator)
     own_offers = [interconnect.topology, *(component for component in control if component)]
     packages = {type(offer).__module__.split(".")[0] for offer in (*graph_offers, *own_offers)}

@@ -1,4 +1,4 @@
-"""What to start from: an experiment, or a plugin as a package with one topology and its tests."""
+"""What to start from: an experiment, or a plugin of any kind as a package with its tests."""
 
 from __future__ import annotations
 
@@ -9,19 +9,32 @@ from importlib.util import find_spec
 from pathlib import Path
 from string import Template
 
-from sipml_core.errors import ConfigError
+from sipml_core.errors import ConfigError, unknown
 from sipml_core.plugin import API_VERSION, Registry
 
 #: Characters that no title may have.
 _NOT_IN_TITLE = re.compile(r"[^\w .-]")
 _NAME = re.compile(r"[a-z][a-z0-9]*(-[a-z0-9]+)*")
 
-#: Template -> where it goes in the package.
+#: What can be brought: kind -> role, what it is called, packages it needs beside sipml.
+KINDS = {
+    "topology": ("topology", "interconnect", ("networkx",)),
+    "circuits": ("topology", "circuit network", ("numpy",)),
+    "scheduler": ("scheduler", "circuit scheduler", ("numpy",)),
+    "placer": ("placer", "placement algorithm", ("numpy",)),
+    "gpu": ("gpu", "GPU model", ()),
+    "workload": ("workload", "workload", ()),
+    "estimator": ("estimator", "traffic estimator", ()),
+    "exchange": ("exchange", "exchange inside groups", ("numpy",)),
+    "all-reduce": ("all_reduce", "all-reduce over replicas", ()),
+}
+
+#: Template -> where it goes in the package; those of one kind lie in a folder of its name.
 _FILES = {
     "pyproject.toml.in": "pyproject.toml",
-    "module.py.in": "$module.py",
-    "test_module.py.in": "tests/test_$module.py",
-    "experiment.toml.in": "experiment.toml",
+    "$kind/module.py.in": "$module.py",
+    "$kind/test_module.py.in": "tests/test_$module.py",
+    "$kind/experiment.toml.in": "experiment.toml",
     "README.md.in": "README.md",
 }
 
@@ -43,23 +56,30 @@ def write_experiment(file: Path) -> None:
         raise ConfigError(f"cannot write {file}: {error.strerror}") from None
 
 
-def write_plugin(name: str, folder: Path, registry: Registry) -> list[Path]:
-    """Write a package that offers the topology `name`, and passes its own tests, to a new folder.
+def write_plugin(name: str, folder: Path, registry: Registry, kind: str = "topology") -> list[Path]:
+    """Write a package that offers something of that name, and passes its own tests, to a new folder.
+
+    Parameters
+    ----------
+    kind
+        What it offers: a key of `KINDS`.
 
     Raises
     ------
     ConfigError
-        The name is not lower-case words joined by hyphens, a topology, a plugin or its module of that name
-        is already installed, or the folder exists or cannot be written.
+        The kind is unknown, the name is not lower-case words joined by hyphens, something of its role, a
+        plugin or its module of that name is already installed, or the folder exists or cannot be written.
     """
-    words = _words(name)
-    _refuse_taken(name, registry)
+    if kind not in KINDS:
+        raise ConfigError(unknown("kind of plugin", kind, KINDS))
+    words = _words(name, kind)
+    _refuse_taken(name, KINDS[kind][0], registry)
     if find_spec(words["module"]) is not None:
         raise ConfigError(
             f"module {words['module']!r} is already installed; choose another name than {name!r}"
         )
     files = {
-        folder / Template(target).substitute(words): Template(_template(source)).substitute(words)
+        folder / _filled(target, words): _filled(_template(_filled(source, words)), words)
         for source, target in _FILES.items()
     }
     try:
@@ -74,10 +94,10 @@ def write_plugin(name: str, folder: Path, registry: Registry) -> list[Path]:
     return list(files)
 
 
-def _refuse_taken(name: str, registry: Registry) -> None:
+def _refuse_taken(name: str, role: str, registry: Registry) -> None:
     """Two of one name would stop the program as soon as the new plugin is installed."""
-    if name in registry.names("topology"):
-        what, source = "topology", registry.entries["topology"][name].source
+    if name in registry.names(role):
+        what, source = role, registry.entries[role][name].source
     elif sources := [source for source in registry.sources if source.plugin == name]:
         what, source = "plugin", sources[0]
     else:
@@ -85,15 +105,23 @@ def _refuse_taken(name: str, registry: Registry) -> None:
     raise ConfigError(f"{what} {name!r} is already installed, by {source}; choose another name")
 
 
+def _filled(text: str, words: dict[str, str]) -> str:
+    return Template(text).substitute(words)
+
+
 def _template(name: str) -> str:
-    return (resources.files("sipml_core") / "templates" / name).read_text(encoding="utf-8")
+    return (resources.files("sipml_core").joinpath("templates", *name.split("/"))).read_text(encoding="utf-8")
 
 
-def _words(name: str) -> dict[str, str]:
+def _words(name: str, kind: str) -> dict[str, str]:
     """What the templates call things."""
     if not _NAME.fullmatch(name):
         raise ConfigError(f"name must be lower-case words joined by hyphens such as fat-tree, got {name!r}")
+    _, what, packages = KINDS[kind]
     return {
+        "kind": kind,
+        "what": what,
+        "dependencies": ", ".join(f'"{package}"' for package in ("sipml", "attrs", *packages)),
         "name": name,
         "module": "sipml_" + name.replace("-", "_"),
         "distribution": f"sipml-{name}",

@@ -13,6 +13,9 @@ from sipml_core.plugin import Estimator
 from sipml_core.testing.jobs import transfers_only
 from sipml_core.testing.laws import OfferConformance, law, require
 
+#: pytest leaves the frames of this file out, so that the law's sentence comes first.
+__tracebackhide__ = True
+
 #: Time between decisions. [us]
 _INTERVAL_US = 50.0
 

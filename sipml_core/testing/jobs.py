@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from typing import Any
 
 import attrs
@@ -12,10 +13,20 @@ from sipml_core.cases import Case, Clock, Reuse, compile_case, simulate_case
 from sipml_core.engine import simulate
 from sipml_core.experiment import Experiment, Interconnect, Job, StrategyTable
 from sipml_core.gpus import V100
-from sipml_core.model import CaseResult, Cluster, Fabric, Network, TaskGraph, Timeline
+from sipml_core.model import (
+    CaseResult,
+    Cluster,
+    Fabric,
+    Network,
+    PairArray,
+    Routes,
+    TaskGraph,
+    Timeline,
+)
 from sipml_core.placement import PLACERS
 from sipml_core.plugin import Estimator, GpuModel, Placer, Scheduler, Topology, Workload, load
 from sipml_core.scheduling import ScheduledCircuits, job_bytes
+from sipml_core.testing.laws import require
 from sipml_core.workloads import WORKLOADS
 
 #: What makes a workload small enough to try, where it has such an option.
@@ -85,6 +96,35 @@ def run_training(
     )
     case = Case.of(experiment, job, interconnect, job.plan(cluster.gpus))
     return [simulate_case(compiled, Clock(60.0)).row for compiled in compile_case(case, Reuse())]
+
+
+def require_sound(result: CaseResult) -> None:
+    """Inside a `law`: training ended, no sooner than its lower bound."""
+    time_us, bound_us = result.iteration_us, result.lower_bound_us
+    require(time_us is not None and math.isfinite(time_us), f"an iteration of {time_us} us")
+    assert time_us is not None
+    require(bound_us is None or time_us >= bound_us * (1 - 1e-6), f"{time_us:g} us, bound {bound_us:g} us")
+
+
+class _IdealSwitch(Topology):
+    """Every GPU sends and receives at full bandwidth."""
+
+    name = "ideal-switch"
+    summary = "an ideal switch"
+
+    def build(self, cluster: Cluster) -> Fabric:
+        gpus = cluster.gpus
+
+        def route(src: PairArray, dst: PairArray) -> Routes:
+            return Routes(links=np.column_stack([src, gpus + dst]), latency_us=np.zeros(len(src)))
+
+        return Fabric(gpus=gpus, link_gbps=np.full(2 * gpus, cluster.bandwidth_gbps), route=route)
+
+
+def train_on_a_switch(workload: Workload, gpus: int, mp: int) -> list[CaseResult]:
+    """One training iteration on an ideal switch of 800 Gbps."""
+    topology, cluster = _IdealSwitch(_IdealSwitch.Options()), Cluster(gpus=gpus, bandwidth_gbps=800.0)
+    return run_training(workload, topology, cluster, None, small_gpu(), small_placer(), mp)
 
 
 def transfers_only(gpus: int, src: ArrayLike, dst: ArrayLike, size_bytes: ArrayLike) -> TaskGraph:

@@ -3,8 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping
-from contextlib import contextmanager
+import os
+import traceback
+from collections.abc import Mapping
+from types import TracebackType
 from typing import Any, ClassVar
 
 import attrs
@@ -16,6 +18,12 @@ from sipml_core.plugin import Component
 #: What a user may type where a number, a name or a switch is expected.
 _NONSENSE: tuple[Any, ...] = (math.nan, math.inf, -1, -1.5, 0, "no such value", "", True, [], {})
 
+#: pytest leaves the frames of this file out, so that the law's sentence comes first.
+__tracebackhide__ = True
+
+#: Folder of sipml's own code.
+_HOME = os.path.dirname(os.path.dirname(os.path.abspath(__file__))) + os.sep
+
 #: Endings of names that promise a unit.
 _UNITS = {"us": "us", "s": "s", "gbps": "Gbps", "bytes": "bytes"}
 
@@ -24,21 +32,43 @@ class LawBroken(AssertionError):
     """What a conformance suite found."""
 
 
-@contextmanager
-def law(sentence: str, **case: Any) -> Iterator[None]:
-    """Turns whatever goes wrong inside into the law that broke and the case that broke it."""
-    __tracebackhide__ = True
-    try:
-        yield
-    except Exception as error:
-        found = str(error) if isinstance(error, LawBroken) else f"{type(error).__name__}: {error}"
-        shown = ", ".join(f"{name}={value}" for name, value in case.items())
-        raise LawBroken(f"law broken: {sentence}\n  case: {shown}\n  found: {found}") from error
+class law:
+    """Turns whatever goes wrong inside into the law that broke and the case that broke it.
+
+    >>> with law("two and two are four", world="ours"):
+    ...     require(2 + 2 == 5, f"they are {2 + 2}")
+    Traceback (most recent call last):
+    ...
+    sipml_core.testing.laws.LawBroken: law broken: two and two are four
+      case: world=ours
+      found: they are 4
+    """
+
+    def __init__(self, sentence: str, **case: Any) -> None:
+        self.sentence = sentence
+        self.case = case
+
+    def __enter__(self) -> None:
+        return None
+
+    def __exit__(self, kind: Any, error: BaseException | None, trace: TracebackType | None) -> None:
+        if not isinstance(error, Exception):
+            return
+        found = str(error) if isinstance(error, LawBroken) else f"{type(error).__name__}: {error}{_at(trace)}"
+        shown = ", ".join(f"{name}={value}" for name, value in self.case.items())
+        raise LawBroken(f"law broken: {self.sentence}\n  case: {shown}\n  found: {found}") from None
+
+
+def _at(trace: TracebackType | None) -> str:
+    """Where a stranger's code raised: the last line that is not of this package, if there is one."""
+    for frame in reversed(traceback.extract_tb(trace)):
+        if not frame.filename.startswith(_HOME):
+            return f" ({os.path.basename(frame.filename)}, line {frame.lineno}, in {frame.name})"
+    return ""
 
 
 def require(holds: Any, found: str) -> None:
     """Inside a `law`: what was found instead, unless it holds."""
-    __tracebackhide__ = True
     if not holds:
         raise LawBroken(found)
 
@@ -78,7 +108,7 @@ class OfferConformance:
     def test_every_option_is_documented_with_its_unit(self) -> None:
         for field in attrs.fields(self.component.Options):
             with law("every option has a sentence, and a unit if its name has one", option=field.name):
-                require(field.metadata.get("doc"), "no doc: declare it with sipml_core.fields.options.option")
+                require(field.metadata.get("doc"), "no doc: declare it with sipml_core.fields.option")
                 unit = _UNITS.get(field.name.rpartition("_")[2]) if "_" in field.name else None
                 require(not unit or field.metadata.get("unit"), f"no unit, and the name says {unit}")
 

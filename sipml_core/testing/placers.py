@@ -14,6 +14,9 @@ from sipml_core.plugin import Placer
 from sipml_core.testing.jobs import small_gpu, small_workloads
 from sipml_core.testing.laws import OfferConformance, law, require
 
+#: pytest leaves the frames of this file out, so that the law's sentence comes first.
+__tracebackhide__ = True
+
 
 class PlacerConformance(OfferConformance):
     """Laws of a placer: set `placer`."""

@@ -8,6 +8,7 @@ from typing import Any, ClassVar
 import numpy as np
 
 from sipml_core.errors import ConfigError
+from sipml_core.experiment import structure
 from sipml_core.model import (
     CircuitControl,
     CircuitPlan,
@@ -19,8 +20,11 @@ from sipml_core.model import (
 )
 from sipml_core.plugin import Scheduler, Topology
 from sipml_core.scheduling import planned
-from sipml_core.testing.jobs import run_training, small_gpu, small_placer, small_workloads
+from sipml_core.testing.jobs import require_sound, run_training, small_gpu, small_placer, small_workloads
 from sipml_core.testing.laws import OfferConformance, law, require
+
+#: pytest leaves the frames of this file out, so that the law's sentence comes first.
+__tracebackhide__ = True
 
 _TOLERANCE = 1e-9
 
@@ -30,10 +34,14 @@ class SchedulerConformance(OfferConformance):
 
     scheduler: ClassVar[type[Scheduler]]
     topology: ClassVar[type[Topology]]
+    #: Options of the topology, as in a TOML table.
     topology_options: ClassVar[dict[str, Any]] = {}
-    #: Clusters that are tried, the smallest first.
+    #: Clusters that are tried, the smallest first; sizes that the topology refuses are left out.
     sizes: ClassVar[tuple[int, ...]] = (2, 3, 7, 24)
+    #: Bandwidth of a GPU. [Gbps]
     bandwidth_gbps: ClassVar[float] = 800.0
+    #: GPUs that train two bundled workloads; None: 4, or the largest size if the topology refuses 4.
+    training_gpus: ClassVar[int | None] = None
     #: False for a schedule that is fixed beforehand, whatever the traffic.
     follows_demand: ClassVar[bool] = True
 
@@ -42,23 +50,42 @@ class SchedulerConformance(OfferConformance):
         return self.scheduler
 
     def exercise(self, component: Any) -> None:
-        control = self.control(self.sizes[0])
+        _, control = next(iter(self.controls()))
         planned(component, control, _lone(control), None)
 
-    def fabric(self, gpus: int) -> Fabric:
-        options = self.topology.Options(**self.topology_options)
-        return self.topology(options).build(Cluster(gpus=gpus, bandwidth_gbps=self.bandwidth_gbps))
+    def build(self, gpus: int) -> Fabric:
+        topology = self.topology(structure(self.topology_options, self.topology.Options, self.topology.name))
+        return topology.build(Cluster(gpus=gpus, bandwidth_gbps=self.bandwidth_gbps))
 
-    def control(self, gpus: int) -> CircuitControl:
-        control = self.fabric(gpus).circuits
-        with law("the topology of a scheduler's suite has circuits", topology=self.topology.name):
-            require(control is not None, "Fabric.circuits is None")
-        assert control is not None
-        return control
+    def accepts(self, gpus: int) -> bool:
+        """Whether the topology builds a cluster of that size."""
+        try:
+            self.build(gpus)
+        except ConfigError:
+            return False
+        return True
+
+    def controls(self) -> Iterator[tuple[int, CircuitControl]]:
+        """(GPUs, circuits) for every size that the topology accepts."""
+        refusals: list[str] = []
+        for gpus in self.sizes:
+            with law(
+                "the topology of a scheduler's suite builds circuits, or refuses with one line", gpus=gpus
+            ):
+                try:
+                    control = self.build(gpus).circuits
+                except ConfigError as refusal:
+                    require("\n" not in str(refusal), f"several lines: {refusal}")
+                    refusals.append(str(refusal))
+                    continue
+                require(control is not None, f"Fabric.circuits of {self.topology.name} is None")
+                assert control is not None
+            yield gpus, control
+        with law("at least one size can be built", sizes=self.sizes):
+            require(len(refusals) < len(self.sizes), f"every size is refused: {refusals[:1]}")
 
     def cases(self) -> Iterator[tuple[int, CircuitControl, str, TrafficMatrix]]:
-        for gpus in self.sizes:
-            control = self.control(gpus)
+        for gpus, control in self.controls():
             for name, traffic in traffics(control):
                 yield gpus, control, name, traffic
 
@@ -88,8 +115,7 @@ class SchedulerConformance(OfferConformance):
     def test_a_pair_alone_is_served(self) -> None:
         if not self.follows_demand:
             return
-        for gpus in self.sizes:
-            control = self.control(gpus)
+        for gpus, control in self.controls():
             with law("the only pair that asks gets a circuit", gpus=gpus):
                 traffic = _lone(control)
                 plan = planned(self.make(), control, traffic, None)
@@ -114,8 +140,9 @@ class SchedulerConformance(OfferConformance):
         if not issubclass(self.scheduler, TreatsAlike):
             return
         folds = False
-        for gpus in (*self.sizes, 96):
-            control = self.control(gpus)
+        large = [(96, self.build(96).circuits)] if self.accepts(96) else []
+        for gpus, control in (*self.controls(), *large):
+            assert control is not None
             for turn in (n for n in range(1, gpus) if gpus % n == 0):
                 image = (np.arange(gpus, dtype=np.int32) + turn) % gpus
                 part = control.folded(image) if isinstance(control, FoldableControl) else None
@@ -152,7 +179,7 @@ class SchedulerConformance(OfferConformance):
             def may_connect(self, src: Any, dst: Any) -> Any:
                 return np.abs(src - dst) == 1
 
-        control = Foreign(gpus=4, circuit_gbps=10.0, circuits_per_gpu=2)
+        control = Foreign(gpus=max(2, self.sizes[0]), circuit_gbps=10.0, circuits_per_gpu=2)
         with law("circuits it cannot control are refused with ConfigError", control="Foreign"):
             try:
                 planned(self.make(), control, _lone(control), None)
@@ -160,14 +187,18 @@ class SchedulerConformance(OfferConformance):
                 require("\n" not in str(refusal), f"several lines: {refusal}")
 
     def test_a_bundled_workload_trains(self) -> None:
-        topology = self.topology(self.topology.Options(**self.topology_options))
-        cluster = Cluster(gpus=4, bandwidth_gbps=self.bandwidth_gbps)
+        gpus = self.training_gpus or next(gpus for gpus in (4, *reversed(self.sizes)) if self.accepts(gpus))
+        with law("training_gpus is a size that the topology accepts", training_gpus=gpus):
+            self.build(gpus)
+        topology = self.topology(structure(self.topology_options, self.topology.Options, self.topology.name))
+        cluster = Cluster(gpus=gpus, bandwidth_gbps=self.bandwidth_gbps)
+        mp = 2 if gpus % 2 == 0 else 1
         for workload in small_workloads()[:2]:
-            with law("training runs to its end", workload=workload.name):
+            with law("training runs to its end", workload=workload.name, gpus=gpus, mp=mp):
                 for result in run_training(
-                    workload, topology, cluster, self.make(), small_gpu(), small_placer(), mp=2
+                    workload, topology, cluster, self.make(), small_gpu(), small_placer(), mp
                 ):
-                    require(np.isfinite(result.measured_us), f"{result.measured_us} us")
+                    require_sound(result)
 
 
 def traffics(control: CircuitControl) -> Iterator[tuple[str, TrafficMatrix]]:

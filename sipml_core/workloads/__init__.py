@@ -4,6 +4,7 @@ In: options and a batch. Out: an `OpGraph` with forward, backward and optimizer 
 Imports `plugin` and what is below it.
 """
 
+from sipml_core.workloads import layers
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.gpt import Gpt, Megatron
@@ -12,4 +13,13 @@ from sipml_core.workloads.transformer import Transformer
 
 WORKLOADS = (ResNet50, Transformer, Gpt, Megatron)
 
-__all__ = ["WORKLOADS", "Gpt", "GraphBuilder", "Megatron", "ResNet50", "Transformer", "training_step"]
+__all__ = [
+    "WORKLOADS",
+    "Gpt",
+    "GraphBuilder",
+    "Megatron",
+    "ResNet50",
+    "Transformer",
+    "layers",
+    "training_step",
+]

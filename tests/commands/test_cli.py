@@ -388,6 +388,26 @@ def test_the_module_runs_and_starts_without_numpy():
     assert run.stdout.startswith("sipml")
 
 
+def test_a_run_imports_only_what_it_uses(tmp_path):
+    """On a switch nobody asks for HiGHS, graphs, figures, a search or other processes."""
+    (tmp_path / "x.toml").write_text(
+        'title = "x"\ncluster = { gpus = 4, bandwidth_gbps = 100 }\n'
+        'workload = { name = "resnet50", strategy = { mp = 1, dp = 4, global_batch = 64 } }\n'
+        'topology = { name = "elect-flat" }\n'
+    )
+    code = (
+        "import atexit, sys; from sipml_core.cli.main import main; "
+        "atexit.register(lambda: print(*sys.modules)); main(['run', 'x.toml'])"
+    )
+    run = subprocess.run(
+        [sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=tmp_path
+    )
+    loaded = set(run.stdout.splitlines()[-1].split())
+    assert "sipml_core.engine.kernel" in loaded
+    unused = {"highspy", "networkx", "matplotlib", "rich.progress", "multiprocessing", "sipml_core.searching"}
+    assert not loaded & unused
+
+
 def test_circuits_plans_a_matrix_and_draws_it(tmp_path):
     pytest.importorskip("matplotlib")
     (tmp_path / "tm.csv").write_text("0,5,0\n0,0,5\n5,0,0\n")

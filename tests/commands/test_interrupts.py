@@ -1,12 +1,16 @@
 """Ctrl-C: one line that says what is left of the work, status 130, and nobody else speaks or stays."""
 
+import csv
 import os
 import signal
 import subprocess
 import sys
 import time
+from types import SimpleNamespace
 
 import pytest
+
+from sipml_core.__main__ import start
 
 LONG = """
 title = "long"
@@ -21,6 +25,32 @@ strategy = { mp = 8, dp = 8, global_batch = 64, iterations = 1000 }
 
 [[topology]]
 name = "elect-flat"
+"""
+
+#: A case of milliseconds, and one whose circuits are planned again every microsecond, for minutes.
+TWO = """
+title = "two"
+
+[cluster]
+gpus = 8
+bandwidth_gbps = "50 Gbps"
+
+[[workload]]
+name = "gpt"
+layers = 1
+hidden = 256
+heads = 4
+sequence = 64
+vocabulary = 10000
+strategy = { mp = 2, dp = 4, global_batch = 16, iterations = 60 }
+
+[[topology]]
+name = "elect-flat"
+
+[[topology]]
+name = "sip-ring"
+interval_us = 1
+reconfiguration_us = 0.5
 """
 
 
@@ -61,6 +91,29 @@ def test_run_says_that_nothing_was_written(interrupted, tmp_path):
     stderr, status = interrupted("run", "long.toml", "--out", out, begun=out.exists, after_s=0.5)
     assert (stderr, status) == (f"sipml: interrupted; nothing was written to {out}\n", 130)
     assert list(out.iterdir()) == []
+
+
+def test_an_interrupt_before_the_command_line_is_there_is_one_line(monkeypatch, capsys):
+    """While it is imported, say; nothing of sipml but the entry has run then."""
+
+    def interrupted(prog_name):
+        raise KeyboardInterrupt
+
+    monkeypatch.setitem(sys.modules, "sipml_core.cli.main", SimpleNamespace(main=interrupted))
+    with pytest.raises(SystemExit) as end:
+        start()
+    assert (end.value.code, capsys.readouterr().err) == (130, "sipml: interrupted\n")
+
+
+def test_run_keeps_what_ran(interrupted, tmp_path):
+    """A quick case first, then one of minutes: the first is a row, the second says that the run ended."""
+    out = tmp_path / "out"
+    (tmp_path / "two.toml").write_text(TWO)
+    stderr, status = interrupted("run", "two.toml", "--out", out, begun=out.exists, after_s=4.0)
+    assert (stderr, status) == (f"sipml: interrupted; what ran until then is in {out}\n", 130)
+    rows = csv.DictReader((out / "summary.csv").read_text().splitlines())
+    statuses = {row["topology"]: row["status"] for row in rows}
+    assert statuses == {"elect-flat": "ok", "sip-ring": "unfinished"}
 
 
 def test_search_says_what_the_cache_kept(interrupted, tmp_path):

@@ -6,10 +6,11 @@ import numpy as np
 import pytest
 from click.testing import CliRunner
 
+import sipml_core as sipml
 from sipml_core.cases.candidates import search_candidates
 from sipml_core.cases.running import run_experiment
 from sipml_core.cli.main import main
-from sipml_core.experiment.reading import read_experiment, read_tables
+from sipml_core.experiment.reading import read_experiment
 from sipml_core.lowering.grouptemplate import GroupTemplate, traffic_bytes
 from sipml_core.lowering.joblowering import lower
 from sipml_core.lowering.memory import memory_per_gpu
@@ -202,10 +203,10 @@ def test_explain_says_what_every_gpu_does():
     assert "its part" in lines["layer*.attention.qkv"]
 
 
-def test_a_plain_run_predicts_measured_tensor_parallelism_within_20_percent(registry):
+def test_a_plain_run_predicts_measured_tensor_parallelism_within_20_percent():
     """Sequences/s of Megatron-LM and OneFlow on 8 V100s (docs/validation.md); of the nearer of the two."""
     measured = {"MP 8": (23.11, 24.92), "DP 2 x MP 4": (27.75, 29.65)}
-    result = run_experiment(read_experiment(read_tables(ROOT / "examples" / "v100_server.toml"), registry))
+    result = sipml.run(ROOT / "examples" / "v100_server.toml")
     assert {case.workload for case in result.cases} == set(measured)
     for case in result.cases:
         low, high = measured[case.workload]

@@ -450,3 +450,28 @@ def test_the_lower_bound_is_one_of_the_iteration_it_stands_beside(registry):
         for case in run(registry, experiment).cases:
             assert case.iteration_us >= case.lower_bound_us * (1 - 1e-9)
             assert case.lower_bound_us >= case.compute_us * (1 - 1e-9)
+
+
+def test_a_gpu_known_by_a_table_says_how_far_beyond_it_is_used(registry, tmp_path):
+    """Ops measured at batch 1 alone; each of the 4 replicas of 16 samples has 4."""
+    workload = registry.find("workload", "gpt")
+    graph = workload(workload.Options(**{k: v for k, v in SMALL_GPT.items() if k != "name"})).graph(
+        4, "mixed"
+    )
+    rows = "".join(f"{op.name},1,10\n" for op in graph.ops)
+    (tmp_path / "ops.csv").write_text("op,batch,time_us\n" + rows)
+    experiment = tables(topologies=["elect-flat"], layout="tensor")
+    experiment["gpu"] = {"name": "table", "file": str(tmp_path / "ops.csv")}
+    (case,) = run(registry, experiment).cases
+    assert "op times are extrapolated, up to 4 times beyond what 'table' was measured at" in case.notes
+
+
+def test_dark_capacity_is_accounted_whoever_waits_for_it(registry):
+    """Where every decision makes all circuits dark for 10 us, each after the first costs so much."""
+    ring = {"name": "sip-ring", "interval_us": 100, "reconfiguration_us": 10, "all_dark": True}
+    (case,) = run(registry, tables(topologies=[ring], bandwidth_gbps=75)).cases
+    assert case.decisions > 2
+    expected = 10.0 * (case.decisions - 1)
+    assert expected - 10.0 <= case.dark_capacity_us <= expected + 1e-6
+    others = run(registry, tables(topologies=["elect-flat", {"name": "sip-ocs", "switches": 8}])).cases
+    assert [case.dark_capacity_us for case in others] == [0.0, 0.0]

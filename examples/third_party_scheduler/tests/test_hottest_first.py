@@ -1,17 +1,17 @@
 import numpy as np
 import pytest
 from sipml_hottest_first import HottestFirst
-from sipml_ocs.plugin import SipOcs
 
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.model import CircuitControl, TrafficMatrix
+from sipml_core.plugin import load
 from sipml_core.scheduling import planned
 from sipml_core.testing import SchedulerConformance
 
 
 class TestConformance(SchedulerConformance):
     scheduler = HottestFirst
-    topology = SipOcs
+    topology = load().find("topology", "sip-ocs")
 
 
 def plan(demands, control):

@@ -7,7 +7,9 @@ import numpy as np
 import pytest
 from sipml_graph import Graph
 
+from sipml_core.cases import run_experiment
 from sipml_core.errors import ConfigError
+from sipml_core.experiment import read_experiment
 from sipml_core.model.cluster import Cluster
 
 CSV = """\
@@ -206,3 +208,42 @@ def test_a_long_or_broken_name_stays_in_one_short_line(tmp_path):
     with pytest.raises(ConfigError) as refusal:
         fabric(tmp_path, f"from,to\n{'s' * 3000},{'s' * 3000}\n")
     assert len(str(refusal.value)) < 300 + len(str(tmp_path))
+
+
+def rails(path, gpus, planes, gbps):
+    """A file in which every GPU is joined to so many switches, by a link of so many Gbps each."""
+    lines = [f"gpu{i},rail{k},{gbps}" for i in range(gpus) for k in range(planes)]
+    path.write_text("from,to,gbps\n" + "\n".join(lines) + "\n")
+    return str(path)
+
+
+def iteration_us(registry, topology):
+    """Of a small model on 8 GPUs of 100 Gbps, in groups of two."""
+    tables = {
+        "title": "planes",
+        "cluster": {"gpus": 8, "bandwidth_gbps": 100},
+        "workload": {
+            "name": "gpt", "layers": 1, "hidden": 64, "heads": 4, "sequence": 32, "vocabulary": 100,
+            "strategy": {"mp": 2, "dp": 4, "global_batch": 16},
+        },
+        "topology": topology,
+    }  # fmt: skip
+    return run_experiment(read_experiment(tables, registry)).cases[0].iteration_us
+
+
+def test_a_job_on_four_planes_of_a_quarter_is_as_fast_as_on_one_switch(registry, tmp_path):
+    """By default; with one plane for each pair it is slower, and on planes of half of that, too."""
+    file = rails(tmp_path / "rails.csv", gpus=8, planes=4, gbps=25)
+    ideal_us = iteration_us(registry, {"name": "elect-flat"})
+    assert iteration_us(registry, {"name": "graph", "file": file}) == pytest.approx(ideal_us)
+    assert iteration_us(registry, {"name": "graph", "file": file, "routing": "ecmp"}) > 1.1 * ideal_us
+    slow = rails(tmp_path / "slow.csv", gpus=8, planes=4, gbps=12.5)
+    assert iteration_us(registry, {"name": "graph", "file": slow}) > 1.05 * ideal_us
+
+
+def test_spraying_may_be_asked_for(tmp_path):
+    """Two spines: half over each, where ecmp would take one."""
+    text = "from,to\n" + "".join(f"gpu{i},leaf{i}\nleaf{i},s0\nleaf{i},s1\n" for i in range(2))
+    routes = fabric(tmp_path, text, gpus=2, routing="spray").route(np.array([0]), np.array([1]))
+    assert sorted(routes.weight.tolist()) == [0.5, 0.5, 0.5, 0.5, 1.0, 1.0]
+    assert fabric(tmp_path, text, gpus=2).route(np.array([0]), np.array([1])).weight is None

@@ -105,7 +105,8 @@ def test_every_number_of_a_result(run):
         "mp": 1, "dp": 2, "global_batch": 16, "scheduler": "", "all_reduce": "flat", "exchange": "direct",
         "iteration_us": 496.0, "compute_us": 280.0, "exposed_us": 216.0, "dark_us": 0.0, "idle_us": 0.0,
         "network_bytes": 432.0, "gradient_bytes": 432.0, "decisions": 0, "steps_to_accuracy": 1000.0,
-        "time_to_accuracy_s": 0.496, "extrapolated": False, "speedup": 1.0, "notes": (),
+        "time_to_accuracy_s": 0.496, "extrapolated": False, "speedup": 1.0,
+        "notes": ("simulated 1 of 2 groups",),
     }  # fmt: skip
     assert {name: getattr(case, name) for name in expected} == {
         name: pytest.approx(value) if isinstance(value, float) else value for name, value in expected.items()

@@ -55,6 +55,27 @@ def test_one_table_need_not_be_a_list():
     assert [interconnect.label for interconnect in experiment.interconnects] == ["switch"]
 
 
+def test_plan_and_strategy_are_two_names_of_one_table():
+    """Keys count wherever they are, a workload's own win, and a key in both is refused."""
+    one = read(
+        plan={"pp": 2, "tau_us": 5}, workload__0__strategy={}, workload__0__plan={"mp": 2, "micro_batch": 16}
+    )
+    plan = one.jobs[0].plan(8)
+    assert (plan.mp, plan.pp, plan.dp, plan.tau_us, plan.micro_batches) == (2, 2, 2, 5.0, 2)
+    message = refusal(plan={"tau_us": 5}, strategy={"tau_us": 6})
+    assert "plan.tau_us and strategy.tau_us are the same key; give one" in message
+
+
+def test_degrees_name_what_would_do():
+    """A product that is not the number of GPUs, or stages that do not divide it, names the nearest."""
+    assert "mp x pp x dp must be 8 GPUs, got mp=3, pp=2; nearest valid: mp=2, dp=2 or mp=4, dp=1" in refusal(
+        workload__0__strategy={"mp": 3, "pp": 2}
+    )
+    assert "pp must divide 8 GPUs, got 3; nearest: 2 or 4" in refusal(
+        workload__0__strategy={"mp": 2, "pp": 3}
+    )
+
+
 def test_strategy_defaults_are_overridden_by_the_workloads_own():
     experiment = read(strategy={"tau_us": 5, "mp": 4, "dp": 2}, workload__0__strategy={"mp": 8, "dp": 1})
     plan = experiment.jobs[0].plan(8)
@@ -205,10 +226,10 @@ def test_divisors_are_all_of_them():
 @pytest.mark.parametrize(
     ("tables", "path", "home"),
     [
-        ({"engine": {"exchange": "chain"}}, "engine.exchange", "strategy"),
+        ({"engine": {"exchange": "chain"}}, "engine.exchange", "plan"),
         ({"strategy": {"fold": "auto"}}, "workload.strategy.fold", "engine"),
         ({"cluster": {"gpus": 4, "bandwidth_gbps": 1, "top": 2}}, "cluster.top", "search"),
-        ({"exchange": "chain"}, "experiment.exchange", "strategy"),
+        ({"exchange": "chain"}, "experiment.exchange", "plan"),
     ],
 )
 def test_a_key_in_the_wrong_section_is_told_the_right_one(tables, path, home):

@@ -37,6 +37,13 @@ def test_time_is_interpolated_along_the_batch(table, samples, time_us):
     assert table.op_time_us(work(samples)) == pytest.approx(time_us)
 
 
+@pytest.mark.parametrize(("samples", "factor"), [(4, 1), (6, 1), (8, 1), (2, 2), (2000, 250)])
+def test_how_far_a_batch_lies_outside_what_was_measured_is_known(table, samples, factor):
+    """4 to 8 were measured: 2000 is 250 times beyond; an optimizer does not depend on the batch."""
+    assert table.extrapolation(work(samples)) == factor
+    assert table.extrapolation(work(samples, op="conv1.optimizer", phase=Phase.OPTIMIZER)) == 1
+
+
 def test_other_splits_divide_linearly(table):
     """A quarter of the columns takes a quarter of the time (paper, section 3.2, i)."""
     assert table.op_time_us(work(8, fraction=0.25)) == pytest.approx(15)

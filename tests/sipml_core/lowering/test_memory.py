@@ -208,11 +208,11 @@ def test_what_fits_is_returned_and_what_does_not_is_refused_with_numbers(two_lay
     message = str(refusal.value)
     assert "1.344 kB (parameters 216 B, gradients 216 B, optimizer 432 B, activations 480 B)" in message
     assert "the GPU has 1.343 kB" in message
-    assert "recompute = true" in message
+    assert message.endswith("; raise mp or lower the batch")
     assert "\n" not in message
     with pytest.raises(InfeasibleError) as refusal:
         check_memory(placement, plan(recompute=True), 100)
-    assert "recompute = true" not in str(refusal.value)
+    assert "recompute" not in str(refusal.value)
 
 
 def test_replicas_are_alike(two_layers, gpu):

@@ -8,12 +8,12 @@ import pytest
 
 from sipml_core.engine import reference
 from sipml_core.engine.simulation import simulate
-from sipml_core.errors import ConfigError, InfeasibleError
+from sipml_core.errors import ConfigError, InfeasibleError, PluginError
 from sipml_core.model import fabric as fabric_module
 from sipml_core.model.circuits import CircuitControl
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.hints import FabricHints
-from sipml_core.model.network import Network
+from sipml_core.model.network import Network, refuse_excess
 from sipml_core.model.routes import NO_LINK, Routes
 from sipml_core.model.taskgraph import TaskGraph
 
@@ -197,3 +197,57 @@ def test_ends_and_hints_must_fit_the_fabric(change, told):
 def test_hints_that_cannot_be_are_refused(hints, told):
     with pytest.raises(ConfigError, match=told):
         FabricHints(**hints)
+
+
+def star(out, into, **hints):
+    """Four GPUs with links of so many Gbps to a switch, and from it."""
+    return Fabric(
+        gpus=4,
+        link_gbps=np.r_[np.full(4, out), np.full(4, into)],
+        route=lambda src, dst: Routes(links=np.column_stack([src, 4 + dst]), latency_us=np.zeros(len(src))),
+        hints=FabricHints(**hints),
+    )
+
+
+def job(*pairs):
+    return transfers(4, [i for i, _ in pairs], [j for _, j in pairs], np.ones(len(pairs)))
+
+
+@pytest.mark.parametrize(
+    ("fabric", "pairs", "told"),
+    [
+        (star(200.0, 400.0), [(0, 1), (0, 2), (0, 3)], "GPU 0 can send 200 Gbps"),
+        (star(100.0, 400.0), [(0, 1), (0, 2), (1, 2), (3, 2)], "GPU 2 can receive 300 Gbps"),
+        (star(150.0, 150.0), [(3, 1)], "GPU 3 can send 150 Gbps"),
+    ],
+)
+def test_a_gpu_that_can_send_or_receive_more_than_its_bandwidth_is_refused(fabric, pairs, told):
+    """100 Gbps; three senders of 100 into one port of 400."""
+    with pytest.raises(PluginError, match=told):
+        refuse_excess(fabric, Network.of(fabric, job(*pairs)), 100.0)
+
+
+def test_more_is_allowed_where_hints_say_so_and_on_links_that_one_gpu_does_not_fill():
+    """Uplinks may be as wide as they like; so may a port, if the topology says that it is meant."""
+    pairs = [(0, 1), (0, 2), (0, 3), (1, 2), (3, 2)]
+    for fabric in (star(100.0, 100.0), star(200.0, 400.0, above_bandwidth=True)):
+        refuse_excess(fabric, Network.of(fabric, job(*pairs)), 100.0)
+
+
+def bare_circuits(each):
+    """Circuits of 60 Gbps, and no ports."""
+    control = CircuitControl(gpus=4, circuit_gbps=60.0, circuits_per_gpu=each)
+
+    def route(src, dst):
+        return Routes(links=fabric.circuit_link(src, dst)[:, None], latency_us=np.zeros(len(src)))
+
+    fabric = Fabric(gpus=4, link_gbps=[], circuits=control, route=route)
+    return fabric
+
+
+def test_circuits_are_limited_by_their_number():
+    """One circuit of 60 Gbps is less than 100, two are more."""
+    one, two = bare_circuits(1), bare_circuits(2)
+    refuse_excess(one, Network.of(one, job((0, 1), (2, 3))), 100.0)
+    with pytest.raises(PluginError, match="GPU 0 can send 120 Gbps"):
+        refuse_excess(two, Network.of(two, job((0, 1), (2, 3))), 100.0)

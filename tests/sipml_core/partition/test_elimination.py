@@ -6,7 +6,7 @@ import numpy as np
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sipml_core.partition.elimination import minimise
+from sipml_core.partition.elimination import minimise, minimise_each
 
 
 def total(single, pairs, choice):
@@ -58,3 +58,17 @@ def test_a_long_chain_with_a_skip():
 def test_equal_choices_go_to_the_first():
     """Deterministic ties."""
     assert minimise([np.zeros(3), np.zeros(2)], {(0, 1): np.zeros((3, 2))}) == [0, 0]
+
+
+@settings(deadline=None, max_examples=100)
+@given(seed=st.integers(0, 10**6), max_table=st.sampled_from([1, 20, 1 << 20]))
+def test_several_problems_at_once_are_solved_as_each_alone(seed, max_table):
+    """Problems that differ in single costs only, with fractions that add up differently in another order."""
+    generator = np.random.default_rng(seed)
+    single, pairs = random_problem(seed, 7, 12)
+    pairs = {ends: table + generator.random(table.shape) for ends, table in pairs.items()}
+    singles = [
+        [costs * weight + generator.random(len(costs)) for costs in single] for weight in (0.0, 0.3, 5.0)
+    ]
+    alone = [minimise(each, pairs, max_table=max_table) for each in singles]
+    assert minimise_each(singles, pairs, max_table=max_table) == alone

@@ -11,7 +11,6 @@ from sipml_core.model.opgraph import Split
 from sipml_core.model.prices import Prices
 from sipml_core.partition.costs import Budget, split_costs
 from sipml_core.partition.layouts import FIXED_LAYOUTS, fixed_layout, leader_index
-from sipml_core.partition.overlap import OverlapRule
 from sipml_core.partition.partitioning import partition
 from sipml_core.partition.slices import SliceTimes
 from sipml_core.partition.splits import choose_splits, explain
@@ -60,9 +59,8 @@ def mlp(samples, tokens, width, hidden):
 
 
 def costs_of(graph, mp=4, tau_us=0.001, dp=2, gbps=8.0):
-    rule = OverlapRule()
     budget = Budget(mp=mp, tau_us=tau_us, dp=dp, prices=Prices.flat(gbps))
-    return split_costs(graph, SliceTimes(graph, GPU, CLUSTER, rule), rule, budget)
+    return split_costs(graph, SliceTimes(graph, GPU, CLUSTER), budget)
 
 
 def choose(graph, gpu=GPU, mp=8, dp=1, gbps=1000.0, tau_us=0.001):
@@ -315,9 +313,9 @@ def test_traffic_costs_the_groups_price_and_synchronisation_the_replicas():
     graph = mlp(8, 16, 256, 1024)
 
     def costs(group_gbps, replica_gbps):
-        rule, prices = OverlapRule(), Prices(group_gbps=group_gbps, replica_gbps=replica_gbps)
+        prices = Prices(group_gbps=group_gbps, replica_gbps=replica_gbps)
         budget = Budget(mp=4, tau_us=0.001, dp=2, prices=prices)
-        made = split_costs(graph, SliceTimes(graph, GPU, CLUSTER, rule), rule, budget)
+        made = split_costs(graph, SliceTimes(graph, GPU, CLUSTER), budget)
         traffic = sum(table.sum() for table in made.pairs.values())
         return traffic, sum(variable.sync_us.sum() for variable in made.variables)
 

@@ -127,8 +127,7 @@ def test_every_column_of_the_winners_shows_the_field_it_says(fakes, columns, cha
 RECORD = {
     "workload": "model", "topology": "net", "options": "reach = 7", "gpus": "24", "bandwidth_gbps": "700.0",
     "mp": "3", "dp": "8", "global_batch": "96", "layout": "tensor", "placer": "aligned",
-    "status": "simulated",
-    "best": "true", "estimate_us": "1200.0", "iteration_us": "1000.0", "error": "0.2",
+    "status": "simulated", "best": "true", "estimate_us": "1200.0", "iteration_us": "1000.0", "error": "0.2",
     "goal": "accuracy", "steps_to_accuracy": "13000.0",
     "estimate_s": "15.6", "time_to_accuracy_s": "13.0", "time_to_goal_s": "13.0",
     "all_reduce": "two-tier", "exchange": "chain",

@@ -15,7 +15,7 @@ def result(*cases, baseline="base"):
 #: What `fakes.case_result` prints.
 CELLS = {
     "interconnect": "net",
-    "mp x dp": "3 x 8",
+    "mp x dp": "3 x 8 (pp 6)",
     "iteration": "1.111 ms",
     "bound": "777 us",
     "compute": "222 us",

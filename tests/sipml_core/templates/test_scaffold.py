@@ -4,12 +4,15 @@ import os
 import subprocess
 import sys
 import tomllib
+from importlib.metadata import EntryPoint, entry_points
 from pathlib import Path
 
 import pytest
 
 from sipml_core.errors import ConfigError
-from sipml_core.templates.scaffold import write_experiment, write_plugin
+from sipml_core.experiment import read_experiment
+from sipml_core.plugin import load
+from sipml_core.templates.scaffold import KINDS, write_experiment, write_plugin
 
 
 def test_a_new_experiment_is_the_quickstart(tmp_path, monkeypatch):
@@ -21,9 +24,11 @@ def test_a_new_experiment_is_the_quickstart(tmp_path, monkeypatch):
     assert Path("examples/quickstart.toml").read_text() == quickstart.read_text()
 
 
-def test_a_new_plugin_passes_its_own_tests(registry, tmp_path):
-    folder = tmp_path / "sipml-fat-tree"
-    write_plugin("fat-tree", folder, registry)
+@pytest.mark.slow
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_plugin_of_any_kind_passes_its_own_tests(registry, tmp_path, kind):
+    folder = tmp_path / "sipml-my-own"
+    write_plugin("my-own", folder, registry, kind)
     run = subprocess.run(
         [sys.executable, "-m", "pytest", "-q", "-p", "no:cacheprovider"],
         cwd=folder,
@@ -33,6 +38,37 @@ def test_a_new_plugin_passes_its_own_tests(registry, tmp_path):
         check=False,
     )
     assert run.returncode == 0, run.stdout + run.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_new_plugin_of_any_kind_is_found_and_its_experiment_is_sound(registry, tmp_path, monkeypatch, kind):
+    """As soon as its entry point is there."""
+    folder, name = tmp_path / "new", f"my-{kind}"
+    write_plugin(name, folder, registry, kind)
+    monkeypatch.syspath_prepend(folder)
+    project = tomllib.loads((folder / "pyproject.toml").read_text())["project"]
+    mine = [EntryPoint(*point, "sipml") for point in project["entry-points"]["sipml"].items()]
+    found = load([*entry_points(group="sipml"), *mine])
+    assert found.problems == []
+    assert name in found.names(KINDS[kind][0])
+    experiment = read_experiment(tomllib.loads((folder / "experiment.toml").read_text()), found)
+    assert experiment.title == name
+
+
+def test_an_unknown_kind_is_refused_with_the_nearest(registry, tmp_path):
+    with pytest.raises(ConfigError, match="no kind of plugin 'schedular'; did you mean 'scheduler'"):
+        write_plugin("mine", tmp_path / "new", registry, "schedular")
+    assert not (tmp_path / "new").exists()
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_is_written_is_formatted_python_without_a_name_left(registry, tmp_path, kind):
+    for path in write_plugin("my-own", tmp_path / "new", registry, kind):
+        text = path.read_text()
+        assert "$" not in text.replace("$ python", "")
+        if path.suffix == ".py":
+            compile(text, path, "exec")
+            assert max(map(len, text.splitlines())) <= 110
 
 
 def test_it_is_registered_as_any_plugin_is(registry, tmp_path):

@@ -1,9 +1,17 @@
-"""The core's own placers, GPU models and estimators pass the suites of a stranger's."""
+"""The core's own placers, GPU models, estimators and workloads pass the suites of a stranger's."""
 
 from sipml_core.estimators import Backlog, Oracle, Window
 from sipml_core.gpus import A100, V100
 from sipml_core.placement import PLACERS
-from sipml_core.testing import EstimatorConformance, GpuModelConformance, PlacerConformance
+from sipml_core.testing import (
+    EstimatorConformance,
+    GpuModelConformance,
+    PlacerConformance,
+    WorkloadConformance,
+)
+from sipml_core.workloads import Gpt, Megatron, ResNet50, Transformer
+
+LAYER = {"layers": 1, "hidden": 64, "heads": 4, "vocabulary": 128}
 
 
 class TestAlgorithm1(PlacerConformance):
@@ -32,3 +40,23 @@ class TestBacklog(EstimatorConformance):
 
 class TestOracle(EstimatorConformance):
     estimator = Oracle
+
+
+class TestResNet50(WorkloadConformance):
+    workload = ResNet50
+    options = {"image": 32}
+
+
+class TestTransformer(WorkloadConformance):
+    workload = Transformer
+    options = {**LAYER, "feed_forward": 128, "source_sequence": 32, "target_sequence": 32}
+
+
+class TestGpt(WorkloadConformance):
+    workload = Gpt
+    options = {**LAYER, "sequence": 32}
+
+
+class TestMegatron(WorkloadConformance):
+    workload = Megatron
+    options = {**LAYER, "sequence": 32}

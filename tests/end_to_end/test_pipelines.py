@@ -1,0 +1,166 @@
+"""Whole runs with pipeline stages: folded and full, every network, every rank order, and what is refused."""
+
+from __future__ import annotations
+
+import attrs
+import pytest
+
+from sipml_core.cases.running import run_experiment
+from sipml_core.errors import ConfigError
+from sipml_core.experiment.reading import read_experiment
+
+GPT = {"name": "gpt", "layers": 4, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 500}
+FLAT, CLUSTER = {"name": "elect-flat"}, {"name": "elect-cluster", "server_gpus": 4, "uplink_gbps": 50}
+OCS = {"name": "sip-ocs"}
+
+
+def tables(topology, *, workload=GPT, cluster=None, engine=None, **plan):
+    plan = {"mp": 2, "pp": 2, "dp": 2, "micro_batch": 1, "tau_us": 0.1, "placer": "aligned", **plan}
+    gpus = plan["mp"] * plan["pp"] * plan["dp"]
+    plan.setdefault("global_batch", 4 * plan["dp"])
+    return {
+        "title": "pipelines",
+        "cluster": {"gpus": gpus, "bandwidth_gbps": 200, **(cluster or {})},
+        "gpu": {"name": "a100"},
+        "engine": engine or {},
+        "plan": {"layout": "megatron", **plan},
+        "workload": [workload],
+        "topology": [topology],
+    }
+
+
+def run(registry, tables, **engine):
+    tables = {**tables, "engine": {**tables["engine"], **engine}}
+    return run_experiment(read_experiment(tables, registry)).cases[0]
+
+
+@pytest.mark.parametrize("topology", [FLAT, CLUSTER, OCS], ids=lambda t: t["name"])
+@pytest.mark.parametrize(
+    "order", [("mp", "pp", "dp"), ("mp", "dp", "pp"), ("pp", "mp", "dp"), ("dp", "pp", "mp")], ids="-".join
+)
+@pytest.mark.parametrize(
+    "plan", [{}, {"zero": 1}, {"schedule": "zb-h1", "recompute": "full", "iterations": 2}]
+)
+def test_folded_equals_full(registry, topology, order, plan):
+    """Every field of the row, in every order of ranks; the ideal switch needs one replica in all."""
+    job = tables(topology, mp=2, pp=2, dp=4, rank_order=list(order), **plan)
+    full, folded = run(registry, job, fold="never"), run(registry, job, fold="auto")
+    for field in attrs.fields(type(full)):
+        if field.name == "lower_bound_us":
+            # Images of a transfer share its links, which only the bound of the part knows.
+            assert full.lower_bound_us <= folded.lower_bound_us * (1 + 1e-9) <= full.iteration_us * (1 + 1e-8)
+        elif field.name != "notes":
+            expected = getattr(full, field.name)
+            close = pytest.approx(expected, rel=1e-9) if isinstance(expected, float) else expected
+            assert getattr(folded, field.name) == close, field.name
+    if topology is FLAT:
+        assert "simulated 1 of 4 groups" in folded.notes
+
+
+@pytest.mark.parametrize(
+    "topology",
+    [
+        FLAT, CLUSTER, OCS, {"name": "sip-ring"},
+        {"name": "sip-ocs", "interval_us": 200, "reconfiguration_us": 10},
+    ],
+    ids=str,
+)  # fmt: skip
+@pytest.mark.parametrize(
+    ("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zb-h1", 1)], ids=str
+)
+@pytest.mark.parametrize("n", [2, 3])
+def test_every_schedule_ends_on_every_network(registry, topology, schedule, chunks, n):
+    """n replicas of 4 stages; a micro-batch goes once through each, whatever carries it."""
+    row = run(
+        registry,
+        tables(topology, mp=1, pp=4, dp=n, schedule=schedule, chunks=chunks, global_batch=4 * n),
+        fold="auto",
+    )
+    assert (row.pp, row.micro_batch, row.schedule) == (4, 1, schedule)
+    assert row.iteration_us >= row.lower_bound_us * (1 - 1e-9) > 0
+    assert row.compute_us + row.exposed_us + row.dark_us + row.idle_us == pytest.approx(row.iteration_us)
+
+
+@pytest.mark.parametrize("n", [7, 24])
+def test_many_replicas(registry, n):
+    """Odd and many replicas of four stages."""
+    row = run(registry, tables(FLAT, mp=1, pp=4, dp=n, global_batch=2 * n), fold="require")
+    assert f"simulated 1 of {n} groups" in row.notes
+
+
+def test_short_forms_and_the_plan_are_the_same_run(registry):
+    """[strategy] with mp and dp is [plan] with one stage, one micro-batch and nothing shared, to the bit."""
+    short = tables(FLAT, pp=1, mp=2, dp=4)
+    del short["plan"]["micro_batch"], short["plan"]["pp"]
+    short["strategy"] = short.pop("plan")
+    long = tables(
+        FLAT, pp=1, mp=2, dp=4, micro_batch=4, schedule="gpipe", zero=0, recompute="none", chunks=1,
+        rank_order=["mp", "pp", "dp"],
+    )  # fmt: skip
+    assert run(registry, short) == run(registry, long)
+
+
+def test_accumulation_divides_memory_not_work(registry):
+    """Four micro-batches on one stage: gradients are sent once, a quarter of the activations is kept."""
+    whole, parts = (run(registry, tables(FLAT, pp=1, micro_batch=b, global_batch=8)) for b in (4, 1))
+    assert parts.gradient_bytes == whole.gradient_bytes
+    assert parts.memory_bytes < whole.memory_bytes
+    assert parts.network_bytes == pytest.approx(whole.network_bytes)
+
+
+def test_zero_orders_memory_and_bytes(registry):
+    """More shared, less kept; ZeRO-1 sends what an all-reduce sends, ZeRO-2 more with many micro-batches."""
+    rows = [run(registry, tables(FLAT, dp=4, zero=level)) for level in (0, 1, 2)]
+    assert rows[0].memory_bytes > rows[1].memory_bytes > rows[2].memory_bytes
+    assert rows[0].gradient_bytes == rows[1].gradient_bytes < rows[2].gradient_bytes
+    assert [row.zero for row in rows] == [0, 1, 2]
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        ({"pp": 3, "mp": 1, "dp": 1}, None),
+        ({"pp": 64, "mp": 1, "dp": 1}, "gpt has 57 forward ops, which makes 57 stages at most, got 64"),
+    ],
+)
+def test_more_stages_than_ops(registry, plan, message):
+    """One line with the number of cuts there are."""
+    if message is None:
+        assert run(registry, tables(FLAT, **plan)).pp == 3
+        return
+    with pytest.raises(ConfigError, match=message):
+        run(registry, tables(FLAT, **plan))
+
+
+@pytest.mark.parametrize(
+    ("plan", "message"),
+    [
+        (
+            {"micro_batch": 3},
+            r"plan.micro_batch must divide the 4 samples of a replica, got 3; nearest: 2 or 4",
+        ),
+        ({"schedule": "interleaved"}, r"plan.schedule \"interleaved\" needs pp and chunks of at least 2"),
+        ({"rank_order": ["mp", "tp"]}, r"plan.rank_order must name mp, pp and dp once each"),
+        ({"zero": 3}, r"plan.zero must be at most 2, got 3"),
+    ],
+)
+def test_bad_plans_are_refused_when_read(registry, plan, message):
+    """Before anything is built: the key, the rule, what would do."""
+    with pytest.raises(ConfigError, match=message):
+        read_experiment(tables(FLAT, **plan), registry)
+
+
+def test_peers_of_all_dimensions_count(registry):
+    """Degree 4: two stage neighbours and one counterpart leave one peer, a group of 8 needs two."""
+    topology = {"name": "sip-ocs", "switches": 4}
+    row = run(registry, tables(topology, mp=8, pp=4, dp=2, workload={**GPT, "heads": 8}, exchange="direct"))
+    assert row.status == "infeasible"
+    assert "1 of it for the ring of dp=2 replicas and 2 for neighbouring pipeline stages" in row.reason
+
+
+def test_a_ring_names_the_reach_that_a_plan_takes(registry):
+    """mp 4, pp 4: the next stage is 4 hops away, the next replica 16, out of reach 8."""
+    topology = {"name": "sip-ring", "reach_hops": 8}
+    row = run(registry, tables(topology, mp=4, pp=4, dp=3, workload={**GPT, "heads": 4}))
+    assert (row.status, row.pp) == ("infeasible", 4)
+    assert "next stage 4, of the next replica 16 hops away, but reach_hops is 8; it takes 16" in row.reason
