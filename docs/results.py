@@ -122,8 +122,8 @@ def validation_summary() -> str:
                 found[int(case["gpus"])].append(float(row["per_s"]) / float(case[f"{name}_per_s"]))
     spread = {gpus: f"{signed(min(ratios))} to {signed(max(ratios))}" for gpus, ratios in found.items()}
     return (
-        f"Errors as wired, gradients at the end, to either framework: one GPU {spread[1]} (rows that the "
-        f"GPU's efficiencies were chosen by), one server {spread[8]}, two servers {spread[16]}.\n"
+        f"Errors as wired, gradients at the end, to either framework: one GPU {spread[1]} (the rows that the "
+        f"GPU's efficiencies come from), one server {spread[8]}, two servers {spread[16]}.\n"
     )
 
 

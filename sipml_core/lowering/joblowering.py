@@ -309,7 +309,7 @@ class Lowering:
         the replicas, are added together. Elsewhere one by one, which numbers the nodes otherwise.
         """
         buckets = self.template.buckets
-        together = self.template.passes.ordered and len(self.tiers) == 1
+        together = self.template.passes.ordered and len(self.tiers) == 1 and not self.orders
         single = [number for number, b in enumerate(buckets) if together and len(b.devices) == 1]
         done = [self._synchronise_single(builder, tasks, single, priority)] if single else []
         return done + [

@@ -1,4 +1,4 @@
-"""What `auto` costs for exchanges and all-reduces, and that what it leaves out is never the fastest."""
+"""What `auto` exchanges and all-reduces cost, and that what they leave out is never the fastest."""
 
 import pytest
 

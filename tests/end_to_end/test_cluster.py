@@ -25,6 +25,7 @@ def experiment(registry, *, mp, dp, server_gpus, **options):
         {
             "title": "cluster",
             "cluster": {"gpus": mp * dp, "bandwidth_gbps": 1000},
+            "engine": {"fold": "never"},
             "workload": [{
                 **GPT,
                 "strategy": {

@@ -9,7 +9,7 @@ import pytest
 from sipml_core.cases.case import Case
 from sipml_core.cases.compilation import compile_case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.variants import group_shape, own_links, positions
+from sipml_core.cases.variants import gpus_of, group_shape, own_links
 from sipml_core.collectives import LinkTrees, Rings
 from sipml_core.collectives.linkrings import rings_of
 from sipml_core.engine.simulation import simulate
@@ -46,7 +46,7 @@ def mesh(gpus):
 
 def replicas(gpus):
     plan = Plan(mp=1, dp=gpus, global_batch=gpus)
-    links = own_links(mesh(gpus), positions(mesh(gpus), plan).T)
+    links = own_links(mesh(gpus), gpus_of(mesh(gpus), plan).T)
     return ReplicaShape(replicas=gpus, devices=1, links=links)
 
 
@@ -67,7 +67,7 @@ def test_the_file_of_the_example_is_the_wiring(registry):
     interconnect = experiment.interconnects[0]
     fabric = interconnect.topology.build(interconnect.cluster)
     plan = Plan(mp=8, dp=1, global_batch=16)
-    assert own_links(fabric, positions(fabric, plan)) == own_links(mesh(8), positions(mesh(8), plan))
+    assert own_links(fabric, gpus_of(fabric, plan)) == own_links(mesh(8), gpus_of(mesh(8), plan))
 
 
 def test_three_cycles_each_both_ways_are_found():

@@ -17,7 +17,9 @@ from sipml_core.searching.cache import AnswerCache
 
 
 def test_all_studies_of_the_paper_are_there():
-    assert study_names() == ["fig1", "fig5", "fig6", "ablations", "claims", "degree", "latency", "scale"]
+    assert study_names() == [
+        "fig1", "fig5", "fig6", "ablations", "claims", "degree", "latency", "memory", "scale", "script",
+    ]  # fmt: skip
 
 
 @pytest.mark.parametrize("quick", [False, True], ids=["full", "quick"])
@@ -219,7 +221,7 @@ def test_an_unknown_quantity_is_refused():
 
 @pytest.mark.slow
 def test_the_quick_reproduction_runs(tmp_path):
-    """All studies at 64 GPUs: a figure and numbers each, and a verdict on each of the four claims."""
+    """All studies at 64 GPUs: a figure and numbers each, and verdicts: two on all models, 18 on one each."""
     answer = CliRunner().invoke(
         main, ["reproduce", "all", "--quick", "--no-cache", "--out", str(tmp_path)], catch_exceptions=False
     )
@@ -227,4 +229,4 @@ def test_the_quick_reproduction_runs(tmp_path):
     kinds = {name: {p.suffix for p in tmp_path.glob(f"{name}.*")} for name in study_names()}
     assert kinds.pop("claims") == {".csv"}
     assert all(found == {".csv", ".png", ".svg"} for found in kinds.values())
-    assert len((tmp_path / "claims.csv").read_text().splitlines()) == 1 + 4
+    assert len((tmp_path / "claims.csv").read_text().splitlines()) == 1 + 2 + 6 * 3

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sipml_core import builtin
+from sipml_core import bundled
 from sipml_core.cases import run_experiment
 from sipml_core.experiment import read_experiment
 from sipml_core.plugin import hookimpl
@@ -119,7 +119,7 @@ def renamed(registry):
         def sipml_schedulers(self):
             return schedulers
 
-    core = Source(plugin="core", distribution="sipml"), builtin
+    core = Source(plugin="core", distribution="sipml"), bundled
     return collect([core, (Source(plugin="mine", distribution="tests"), Plugin())])
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from sipml_core.model.progress import SILENT
 from sipml_core.reproduce import numbers as numbers_module
-from sipml_core.reproduce.numbers import carry_out, judge
+from sipml_core.reproduce.numbers import carry_out, judge, verdicts_on
 from sipml_core.reproduce.study import Claim, Point, Series, Study
 from sipml_core.searching.cache import AnswerCache
 from sipml_core.searching.searchresult import SearchResult
@@ -62,6 +62,35 @@ def test_a_series_of_pure_data_parallelism_takes_the_fastest_of_mp_1(fakes, numb
     best, pure = numbers([*rows, fakes.search_row()], BEST, PURE)
     assert (best.mp, best.time_to_accuracy_s) == (3, 13.0)
     assert (pure.mp, pure.dp, pure.time_to_accuracy_s) == (1, 24, 30.0)
+
+
+def test_a_series_of_one_degree_takes_the_fastest_of_it(fakes, numbers):
+    rows = [
+        fakes.search_row(mp=mp, time_to_accuracy_s=seconds)
+        for mp, seconds in ((8, 40.0), (8, 30.0), (4, 1.0))
+    ]
+    (number,) = numbers(rows, attrs.evolve(BEST, mp=8))
+    assert (number.mp, number.time_to_accuracy_s) == (8, 30.0)
+
+
+def test_the_public_scripts_arithmetic_adds_bytes_over_a_bandwidth(fakes, numbers):
+    """1000 us and 13 s; 250 000 bytes at min(5, 2) Gbps = 1000 us: twice both. At 5 Gbps 400 us more."""
+    for gbps, factor in ((2.0, 2.0), (8.0, 1.4)):
+        series = attrs.evolve(BEST, added_bytes={"model": 250e3}, added_gbps=gbps)
+        (number,) = numbers([fakes.search_row(time_to_accuracy_s=13.0)], series)
+        assert number.iteration_us == pytest.approx(1000 * factor)
+        assert number.time_to_accuracy_s == pytest.approx(13.0 * factor)
+
+
+def test_a_claim_on_each_model_has_a_verdict_for_each(fakes):
+    """6 / 3 in one, 5 / 4 in the other: only the first is at least 1.5."""
+    known = [timed(fakes, *point) for point in (("slow", 1, 6), ("a", 1, 3))]
+    known += [timed(fakes, *point, workload="other") for point in (("slow", 1, 5), ("a", 1, 4))]
+    found = verdicts_on(claim(smallest_at_least=1.5, each_model=True), known)
+    assert [(v.claim, v.smallest, v.verdict == "holds") for v in found] == [
+        ("A beats B: model", 2.0, True), ("A beats B: other", 1.25, False),
+    ]  # fmt: skip
+    assert len(verdicts_on(claim(smallest_at_least=1.5), known)) == 1
 
 
 def test_the_reason_is_that_of_the_candidate_that_came_furthest(fakes, numbers):
