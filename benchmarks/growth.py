@@ -81,6 +81,7 @@ def watch_all(phases: Phases, schedulers: list[type]) -> None:
     phases.watch("memory", variants, "check_memory")
     phases.watch("lowering", compilation, "variant_lowering")
     phases.watch("lowering", compilation, "whole_job")
+    phases.watch("lowering", compilation, "_folded")
     phases.watch("routes", Network, "of")
     phases.watch("circuits", compilation, "circuits_for")
     for scheduler in schedulers:
