@@ -4,8 +4,8 @@
     python docs/results.py                               # the page docs/validation.md of it
 
 The rows of dlperf_v100.csv, whose source stands beside each, on servers as they are wired; then with one
-assumption changed at a time. GPU efficiencies come from the rows of one GPU (docs/gpu-models.md), bandwidths from data
-sheets; nothing is fitted to the rows of several GPUs. About three minutes.
+assumption changed at a time. GPU efficiencies come from the rows of one GPU (docs/gpu-models.md), bandwidths
+from data sheets; nothing is fitted to the rows of several GPUs. About three minutes.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ HERE = Path(__file__).resolve().parent
 EXAMPLES = HERE.parent / "examples"
 RESULTS = HERE.parent / "docs" / "results" / "validation.csv"
 
-#: Servers as they are wired, by number of GPUs; exchanges and all-reduces to force.
+#: Servers as they are wired, by number of GPUs.
 WIRED = {8: "v100_cube_mesh.csv", 16: "v100_cube_mesh_pair.csv"}
 EXCHANGES = ("direct", "chain", "ring", "tiers", "link-trees")
 ALL_REDUCES = ("flat", "two-tier", "rings")

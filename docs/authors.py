@@ -50,8 +50,9 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "testing": (
         "Suites of laws to subclass in a test file: see [laws](laws.md).",
         (
-            "EstimatorConformance", "GpuModelConformance", "LawBroken", "PlacerConformance",
-            "SchedulerConformance", "TopologyConformance", "WorkloadConformance",
+            "AllReduceConformance", "EstimatorConformance", "ExchangeConformance", "GpuModelConformance",
+            "LawBroken", "PlacerConformance", "SchedulerConformance", "TopologyConformance",
+            "WorkloadConformance",
         ),
     ),
 }  # fmt: skip

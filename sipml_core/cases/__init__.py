@@ -7,13 +7,14 @@ Imports every step of the road.
 from sipml_core.cases.accounting import options_text
 from sipml_core.cases.candidates import Candidate, search_candidates
 from sipml_core.cases.case import Case
+from sipml_core.cases.checking import check_experiment
 from sipml_core.cases.clock import Clock
 from sipml_core.cases.compilation import CaseTraffic, case_traffic, compile_case
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
 from sipml_core.cases.planning import plan_circuits
 from sipml_core.cases.provenance import hashes_of_files, package_versions, versions
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.running import ExperimentRun, check_experiment, run_experiment, with_speedups
+from sipml_core.cases.running import ExperimentRun, run_experiment, with_speedups
 from sipml_core.cases.simulating import SimulatedCase, simulate_case, simulate_variants
 from sipml_core.cases.steps import balanced_graph, op_graph, op_layout
 

@@ -11,15 +11,18 @@ import numpy as np
 
 from sipml_core.cases.candidates import Candidate
 from sipml_core.cases.compilation import CompiledCase
+from sipml_core.cases.darkness import DarkCapacity
 from sipml_core.cases.goals import goal_of
 from sipml_core.engine import lower_bound_us
 from sipml_core.experiment import Interconnect, Job, files_of
 from sipml_core.fields import format_us
-from sipml_core.model import CaseResult, Timeline, op_work
+from sipml_core.model import CaseResult, Plan, Timeline, op_work
 from sipml_core.plugin import Component, GpuModel
 
 #: A largest compute time of so many times the mean is said.
 IMBALANCED = 1.5
+#: Dark capacity of so much of an iteration is said where `dark` does not show it.
+HIDDEN_PART = 0.02
 
 
 @attrs.frozen(kw_only=True)
@@ -32,6 +35,8 @@ class IterationTimes:
     compute_max_us: float
     exposed_us: float
     dark_us: float
+    #: Circuits were dark, weighted with their capacity.
+    dark_capacity_us: float
     idle_us: float
     #: No network of this bandwidth can end it sooner.
     lower_bound_us: float
@@ -39,7 +44,7 @@ class IterationTimes:
     decisions: int = 0
 
 
-def account(compiled: CompiledCase, timeline: Timeline) -> CaseResult:
+def account(compiled: CompiledCase, timeline: Timeline, dark: DarkCapacity | None = None) -> CaseResult:
     """Return the row of a simulated case: accounts of the last iteration, as means over GPUs."""
     last = compiled.plan.iterations - 1
 
@@ -49,12 +54,14 @@ def account(compiled: CompiledCase, timeline: Timeline) -> CaseResult:
 
     since_us = float(timeline.snapshot_us[last - 1]) if last else 0.0
     simulated = compiled.simulated
+    until_us = float(timeline.snapshot_us[last])
     times = IterationTimes(
         iteration_us=of_last(timeline.snapshot_us),
         compute_us=of_last(timeline.compute_us[:, simulated]),
         compute_max_us=of_last(timeline.compute_us[:, simulated], np.max),
         exposed_us=of_last(timeline.exposed_us[:, simulated]),
         dark_us=of_last(timeline.dark_us[:, simulated]),
+        dark_capacity_us=dark.between(since_us, until_us) if dark else 0.0,
         idle_us=of_last(timeline.idle_us[:, simulated]),
         lower_bound_us=lower_bound_us(compiled.tasks, compiled.network, timeline, since_us),
         decisions=timeline.decisions,
@@ -77,6 +84,7 @@ def bound_result(compiled: CompiledCase) -> CaseResult:
         compute_max_us=float(each_us.max()),
         exposed_us=0.0,
         dark_us=0.0,
+        dark_capacity_us=0.0,
         idle_us=bound_us - compute_us,
         lower_bound_us=bound_us,
     )
@@ -109,12 +117,17 @@ def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResu
         time_to_accuracy_s=goal.accuracy_s(times.iteration_us),
         time_to_goal_s=goal.time_s(times.iteration_us),
         extrapolated=goal.extrapolated,
-        notes=(*compiled.notes, *_unused(compiled), *_imbalance(times), *_unmeasured(compiled), *notes),
-        pp=plan.pp,
-        micro_batch=plan.micro_samples,
-        schedule=plan.schedule if plan.pp > 1 or plan.micro_batches > 1 else "",
-        zero=plan.zero,
+        notes=(*compiled.notes, *_notes(compiled, times), *notes),
+        **_stages(plan),
     )
+
+
+def _notes(compiled: CompiledCase, times: IterationTimes) -> Iterator[str]:
+    """Yield what a reader of the row should know of how the case ran."""
+    yield from _unused(compiled)
+    yield from _imbalance(times)
+    yield from _hidden_darkness(times)
+    yield from _unmeasured(compiled)
 
 
 def unfit_row(
@@ -131,7 +144,18 @@ def unfit_row(
         mp=candidate.mp if candidate else None,
         dp=candidate.dp if candidate else None,
         global_batch=candidate.global_batch if candidate else None,
+        **(_stages(candidate.plan) if candidate and candidate.plan else {}),
     )
+
+
+def _stages(plan: Plan) -> dict[str, Any]:
+    """What a row says of stages, micro-batches and shared states."""
+    return {
+        "pp": plan.pp,
+        "micro_batch": plan.micro_samples,
+        "schedule": plan.schedule if plan.pp > 1 or plan.micro_batches > 1 else "",
+        "zero": plan.zero,
+    }
 
 
 def _labels(job: Job, interconnect: Interconnect) -> dict[str, Any]:
@@ -164,6 +188,16 @@ def _imbalance(times: IterationTimes) -> Iterator[str]:
         yield (
             f"compute is uneven: {format_us(times.compute_max_us)} on the GPU that computes longest, "
             f"{format_us(times.compute_us)} in the mean"
+        )
+
+
+def _hidden_darkness(times: IterationTimes) -> Iterator[str]:
+    """Yield a note where circuits were dark for much longer than GPUs waited for them alone."""
+    dark_us = times.dark_capacity_us
+    if dark_us >= HIDDEN_PART * times.iteration_us and dark_us >= 2 * times.dark_us:
+        yield (
+            f"reconfiguration takes {format_us(dark_us)} of all circuit capacity in an iteration, of which "
+            f"dark, the time that GPUs wait for nothing else, shows {format_us(times.dark_us)}"
         )
 
 

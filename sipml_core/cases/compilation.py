@@ -23,7 +23,7 @@ from sipml_core.cases.steps import (
     network_prices,
     whole_job,
 )
-from sipml_core.cases.variants import Variant, group_shape, offered_exchanges, variants_of
+from sipml_core.cases.variants import Variant, exchange_trees, group_shape, offered_exchanges, variants_of
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
 from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
@@ -139,7 +139,10 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     """Return the variant's groups with GPUs."""
     # The tasks are those of all exchanges and all-reduces: of the plan before these are decided.
     group = reuse(replica_tasks, variant.placement, variant.case.plan)
-    template = reuse(group_template, variant.placement, variant.plan, variant.exchange, variant.group, group)
+    trees = exchange_trees(variant.exchange, variant.group)
+    parents = None if trees.direct else tuple(map(tuple, trees.parents.tolist()))
+    relays = trees.relays and not trees.direct
+    template = reuse(group_template, variant.placement, variant.plan, parents, relays, group)
     order = None if variant.fabric.hints.order is None else tuple(variant.fabric.hints.order.tolist())
     return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers, variant.rings)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
 from typing import Any
 
 import attrs
@@ -10,22 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core import __version__
-from sipml_core.cases.accounting import unfit_row
-from sipml_core.cases.candidates import Candidate, run_candidates
-from sipml_core.cases.case import Case
 from sipml_core.cases.clock import Clock
-from sipml_core.cases.compilation import CompiledCase
+from sipml_core.cases.comparing import Attempt, comparisons
 from sipml_core.cases.goals import goal_of
 from sipml_core.cases.provenance import hashes_of_files, versions
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.simulating import SimulatedCase, compiled_variants, fastest_variant
-from sipml_core.errors import ConfigError, InfeasibleError, LimitError, SipmlError, TooSlowError
-from sipml_core.experiment import Experiment, Interconnect, Job, resolved_tables
+from sipml_core.cases.simulating import compiled_variants, fastest_variant
+from sipml_core.errors import ConfigError, LimitError, SipmlError
+from sipml_core.experiment import Experiment, resolved_tables
 from sipml_core.model import (
-    FAILED,
-    INFEASIBLE,
     SILENT,
-    UNFINISHED,
     CaseResult,
     Network,
     Progress,
@@ -35,113 +28,6 @@ from sipml_core.model import (
 
 #: Compiled cases are kept until their turn up to so much; beyond it they are compiled again. [bytes]
 KEPT_BYTES = 1e9
-
-
-@attrs.define(kw_only=True, eq=False)
-class Attempt:
-    """One plan on one interconnect: compiled, then simulated, or the reason why not."""
-
-    case: Case | None
-    candidate: Candidate
-    #: Compiled variants that wait to be simulated; None: not compiled, or compiled again at their turn.
-    variants: list[CompiledCase] | None = None
-    found: SimulatedCase | None = None
-    status: str = ""
-    reason: str = ""
-
-    def end(self, error: SipmlError) -> None:
-        """Take note that an error ended the attempt."""
-        self.reason = str(error)
-        if isinstance(error, InfeasibleError):
-            self.status = INFEASIBLE
-        elif isinstance(error, (LimitError, TooSlowError)):
-            self.status = UNFINISHED
-        else:
-            self.status = FAILED
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Comparison:
-    """One workload on one interconnect: all plans that are tried, the fastest of which is the result."""
-
-    job: Job
-    interconnect: Interconnect
-    attempts: list[Attempt]
-
-    @property
-    def name(self) -> str:
-        """What messages and progress call it."""
-        return f"{self.job.label} on {self.interconnect.label}"
-
-    def best(self) -> SimulatedCase | None:
-        """Return the fastest attempt so far, None if none has run."""
-        found = [attempt.found for attempt in self.attempts if attempt.found]
-        return min(found, key=lambda each: each.row.measured_us) if found else None
-
-    def row(self) -> CaseResult:
-        """Return the row of the fastest attempt, or one that says why there is none."""
-        best = self.best()
-        if best is None:
-            return self._unfit()
-        if len(self.attempts) == 1:
-            return best.row
-        counts = {
-            status: sum(attempt.status == status for attempt in self.attempts)
-            for status in (INFEASIBLE, UNFINISHED, FAILED)
-        }
-        unrun = [f"{count} of them {status}" for status, count in counts.items() if count]
-        tried = ", ".join([f"fastest of {len(self.attempts)} (mp, dp) pairs", *unrun])
-        return attrs.evolve(best.row, notes=(*best.row.notes, f"{tried}; all are in candidates.csv"))
-
-    def _unfit(self) -> CaseResult:
-        ended = [attempt for attempt in self.attempts if attempt.status]
-        tellings = [attempt for attempt in ended if attempt.status != INFEASIBLE] or ended
-        only = self.attempts[0].candidate if len(self.attempts) == 1 else None
-        if not tellings or not all(attempt.status for attempt in self.attempts):
-            return unfit_row(self.job, self.interconnect, only, UNFINISHED, "the run ended before")
-        last = tellings[-1]
-        return unfit_row(self.job, self.interconnect, only, last.status, last.reason)
-
-    def attempt_rows(self) -> list[CaseResult]:
-        """Return the row of each attempt."""
-        return [
-            attempt.found.row
-            if attempt.found
-            else unfit_row(
-                self.job, self.interconnect, attempt.candidate,
-                attempt.status or UNFINISHED, attempt.reason or "the run ended before",
-            )
-            for attempt in self.attempts
-        ]  # fmt: skip
-
-
-def comparisons(experiment: Experiment) -> list[Comparison]:
-    """Return every workload on every interconnect, with the plans to try.
-
-    Raises
-    ------
-    ConfigError
-        No plan of a workload goes together with its batch.
-    """
-    return [
-        Comparison(
-            job=job,
-            interconnect=interconnect,
-            attempts=[
-                Attempt(
-                    candidate=candidate,
-                    case=Case.of(experiment, candidate.job, interconnect, candidate.plan)
-                    if candidate.plan
-                    else None,
-                    status="" if candidate.plan else INFEASIBLE,
-                    reason=candidate.refusal,
-                )
-                for candidate in run_candidates(job, interconnect.cluster.gpus)
-            ],
-        )
-        for job in experiment.jobs
-        for interconnect in experiment.interconnects
-    ]
 
 
 class ExperimentRun:
@@ -163,7 +49,7 @@ class ExperimentRun:
         self._reuse = Reuse()
 
     def go(self) -> None:
-        """Compile every case, then simulate every case.
+        """Compile every case, or the first of its plans where several are tried; then simulate every case.
 
         Raises
         ------
@@ -173,8 +59,9 @@ class ExperimentRun:
         attempts = [(comparison, each) for comparison in self.comparisons for each in comparison.attempts]
         try:
             with self._clock.bounding():
-                for comparison, attempt in attempts:
-                    if len(comparison.attempts) == 1:
+                for comparison in self.comparisons:
+                    # Of several plans the first: what cannot be with it cannot be with the others.
+                    for attempt in comparison.attempts[:1]:
                         self._compile(attempt)
         except LimitError as error:
             self._end_all(error)
@@ -303,55 +190,3 @@ def run_experiment(
     running = ExperimentRun(experiment, max_wall_s=max_wall_s, progress=progress)
     running.go()
     return running.result()
-
-
-@attrs.frozen(kw_only=True)
-class Check:
-    """What `check_experiment` found about one workload on one interconnect."""
-
-    name: str
-    #: Degrees that can run.
-    degrees: tuple[tuple[int, int], ...]
-    #: Why the last of the others cannot.
-    reason: str = ""
-
-    @property
-    def fits(self) -> bool:
-        """Whether any plan can run."""
-        return bool(self.degrees)
-
-    @property
-    def line(self) -> str:
-        """Return the finding as a sentence."""
-        if not self.fits:
-            return f"{self.name}: cannot run: {self.reason}"
-        return f"{self.name}: mp x dp = {', '.join(f'{mp} x {dp}' for mp, dp in self.degrees)}"
-
-
-def check_experiment(experiment: Experiment) -> Iterator[Check]:
-    """Compile every case as `run_experiment` would, and yield what would run.
-
-    Raises
-    ------
-    ConfigError
-        As `run_experiment`.
-    """
-    reuse = Reuse()
-    for comparison in comparisons(experiment):
-        ready: list[tuple[int, int]] = []
-        for attempt in comparison.attempts:
-            if attempt.case is None:
-                continue
-            try:
-                plan = compiled_variants(attempt.case, reuse)[0].plan
-                ready.append((plan.mp, plan.dp))
-            except ConfigError:
-                raise
-            except SipmlError as error:
-                attempt.end(error)
-        reasons = [attempt.reason for attempt in comparison.attempts if attempt.reason]
-        yield Check(
-            name=comparison.name,
-            degrees=tuple(ready),
-            reason=reasons[-1] if reasons and not ready else "",
-        )

@@ -12,6 +12,7 @@ from sipml_core.cases.case import Case
 from sipml_core.cases.clock import Clock
 from sipml_core.cases.compilation import CompiledCase, compile_case
 from sipml_core.cases.culprits import blamed
+from sipml_core.cases.darkness import DarkCapacity
 from sipml_core.cases.reuse import Reuse
 from sipml_core.engine import lower_bound_us, simulate
 from sipml_core.errors import LimitError, StalledError, TooSlowError
@@ -69,12 +70,13 @@ def simulate_case(
     if faster_than is not None and compiled.plan.iterations == 1:
         limits_us.append(faster_than.measured_us)
     left_s = clock.left_s()
+    driver = DarkCapacity(compiled.circuits) if compiled.circuits else None
     try:
         with blamed(*components(compiled.case)):
             timeline = simulate(
                 compiled.tasks,
                 compiled.network,
-                driver=compiled.circuits,
+                driver=driver,
                 queue=compiled.case.engine.queue,
                 max_time_us=min(limits_us),
                 max_wall_s=left_s,
@@ -82,7 +84,7 @@ def simulate_case(
             )
     except LimitError:
         raise clock.reached() from None
-    return SimulatedCase(row=account(compiled, timeline), timeline=timeline)
+    return SimulatedCase(row=account(compiled, timeline, driver), timeline=timeline)
 
 
 def fastest_variant(

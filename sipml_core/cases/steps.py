@@ -18,7 +18,6 @@ from sipml_core.model import (
     BalancedGraph,
     Cluster,
     Fabric,
-    GroupShape,
     Network,
     OpGraph,
     Placement,
@@ -31,7 +30,7 @@ from sipml_core.model import (
 )
 from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
-from sipml_core.plugin import Exchange, GpuModel, Placer, Topology, WeightedRing, Workload
+from sipml_core.plugin import GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
     ScheduledCircuits,
     circuit_traffic,
@@ -95,7 +94,7 @@ def op_layout(
         return fixed_layout(graph, name)
     return choose_splits(
         graph, gpu, cluster, mp=plan.mp, dp=plan.dp,
-        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full", times=times,
+        tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full", stages=plan.pp, times=times,
     )  # fmt: skip
 
 
@@ -165,10 +164,20 @@ def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: 
 
 
 def group_template(
-    placement: Placement, plan: Plan, exchange: Exchange, shape: GroupShape, group: GroupTasks
+    placement: Placement,
+    plan: Plan,
+    parents: tuple[tuple[int, ...], ...] | None,
+    relays: bool,
+    group: GroupTasks,
 ) -> GroupTemplate:
-    """Return what one group does in one iteration, wherever its GPUs are; `group` as of `replica_tasks`."""
-    trees = Trees(parents=exchange.parents(shape), relays=shape.few_peers)
+    """Return what one replica does with one micro-batch, wherever its GPUs are.
+
+    `parents` and `relays` as in `Trees`; None: from each maker to each user, the same on every network.
+    `group` as of `replica_tasks`.
+    """
+    if parents is None:
+        return GroupTemplate.of(placement, plan, None, group)
+    trees = Trees(parents=np.array(parents, dtype=np.int32), relays=relays)
     return GroupTemplate.of(placement, plan, trees, group)
 
 

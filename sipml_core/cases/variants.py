@@ -130,8 +130,11 @@ def variants_of(
     )  # fmt: skip
     graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision)
     check_parameters(graph, plan, case.gpu.memory_bytes)
+    # Only the layout that is chosen by cost depends on the network.
+    layout = case.job.table.layout
+    paid = prices if layout == "auto" else Prices.flat(cluster.bandwidth_gbps)
     times = reuse(slice_times, graph, case.gpu, cluster)
-    balanced = reuse(balanced_graph, graph, case.job.table.layout, case.gpu, cluster, plan, prices, times)
+    balanced = reuse(balanced_graph, graph, layout, case.gpu, cluster, plan, paid, times)
     placement = reuse(placed, case.job.placer, balanced, limits, plan)
     memory_bytes = reuse(
         check_memory, placement, plan, case.gpu.memory_bytes, reuse(replica_tasks, placement, plan)

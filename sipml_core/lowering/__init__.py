@@ -10,6 +10,7 @@ from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
 from sipml_core.lowering.joblowering import Lowering, replicas_in_server
 from sipml_core.lowering.memory import check_memory, check_parameters
+from sipml_core.lowering.schedules import Pass, most_in_flight, schedule
 
 __all__ = [
     "GroupTasks",
@@ -17,11 +18,14 @@ __all__ = [
     "Lowering",
     "NoSymmetryError",
     "Pairs",
+    "Pass",
     "TrafficBytes",
     "Trees",
     "check_memory",
     "check_parameters",
     "fold",
+    "most_in_flight",
     "replica_tasks",
     "replicas_in_server",
+    "schedule",
 ]

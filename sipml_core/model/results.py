@@ -48,6 +48,9 @@ class CaseResult:
     compute_max_us: float | None = _number("of it, the GPU that computes longest computes", "us")
     exposed_us: float | None = _number("of it, a GPU only communicates: mean over GPUs", "us")
     dark_us: float | None = _number("of it, a GPU only waits for dark circuits: mean over GPUs", "us")
+    dark_capacity_us: float | None = _number(
+        "of it, circuits were dark, weighted with their capacity; whether a GPU waited for them or not", "us"
+    )
     idle_us: float | None = _number("the rest: mean over GPUs", "us")
     lower_bound_us: float | None = _number(
         "no network of this bandwidth can end this iteration sooner: busiest port, GPU or path", "us"
@@ -65,7 +68,7 @@ class CaseResult:
     extrapolated: bool = _column("the batch lies outside the measured convergence data", default=False)
     speedup: float | None = _number("time to the goal of the baseline divided by this one")
     notes: tuple[str, ...] = _column("what the reader should know of this row", default=())
-    pp: int = _column("pipeline stages of a replica", default=1)
+    pp: int | None = _column("pipeline stages of a replica", default=None)
     micro_batch: int | None = _column(
         "samples that a replica passes through at once; empty in results that were written without it",
         default=None,
@@ -73,7 +76,9 @@ class CaseResult:
     schedule: str = _column(
         "order of the passes of a stage; empty where there is nothing to order", default=""
     )
-    zero: int = _column("what replicas share: nothing (0), optimizer state (1), gradients too (2)", default=0)
+    zero: int | None = _column(
+        "what replicas share: nothing (0), optimizer state (1), gradients too (2)", default=None
+    )
 
     @property
     def ran(self) -> bool:

@@ -45,6 +45,6 @@ class Timeline:
 
     @property
     def idle_us(self) -> NDArray[np.float64]:
-        """[marks + 1, gpus] [us]"""
+        """Return the time until each mark in which a GPU is idle. [marks + 1, gpus; us]"""
         busy = self.compute_us + self.exposed_us + self.dark_us
         return np.maximum(self.snapshot_us[:, None] - busy, 0.0)

@@ -36,6 +36,7 @@ def choose_splits(
     prices: Prices,
     recompute: bool = False,
     times: SliceTimes | None = None,
+    stages: int = 1,
 ) -> Layout:
     """Return the layout with the least estimated time of a training step.
 
@@ -64,6 +65,8 @@ def choose_splits(
         Activations are not saved but made again: only parameters are counted as memory.
     times
         Of this graph, GPU and cluster; None: made here.
+    stages
+        Pipeline stages: a GPU has to hold one of as many parts of the model.
 
     Returns
     -------
@@ -80,7 +83,7 @@ def choose_splits(
             raise ConfigError(f"{name} must be positive, got {value}")
     times = times or SliceTimes(graph, gpu, cluster)
     budget = Budget(mp=mp, tau_us=tau_us, dp=dp, prices=prices, recompute=recompute)
-    return _best(split_costs(graph, times, budget), gpu.memory_bytes).layout()
+    return _best(split_costs(graph, times, budget), gpu.memory_bytes * stages).layout()
 
 
 @attrs.frozen(kw_only=True)

@@ -3,12 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import pluggy
 
 if TYPE_CHECKING:
-    from sipml_core.experiment import Experiment
     from sipml_core.model import Result
     from sipml_core.plugin.interfaces import (
         AllReduce,
@@ -74,8 +73,8 @@ def sipml_all_reduces() -> Iterable[type[AllReduce]]:  # type: ignore[empty-body
 
 
 @hookspec
-def sipml_run_started(experiment: Experiment) -> None:
-    """A checked experiment is about to run.
+def sipml_run_started(experiment: Any) -> None:
+    """A checked `sipml_core.experiment.Experiment` is about to run.
 
     Every plugin is called; return values are ignored. One that raises is named in a warning and changes
     nothing.

@@ -238,15 +238,21 @@ def _fault(component: Any, base: type[Component]) -> str | None:
     missing = sorted(getattr(component, "__abstractmethods__", ()))
     if missing:
         return f"it does not define {', '.join(missing)}"
-    for attribute in ("name", "summary"):
+    for attribute, example in (("name", "fat-tree"), ("summary", "one line for lists")):
         if not isinstance(getattr(component, attribute, None), str):
-            return f"its {attribute!r} must be a text"
+            return f"its {attribute!r} must be a text: give the class {attribute} = {example!r}"
     if not attrs.has(component.Options):
         return "its Options must be an attrs class"
     try:
         get_type_hints(component.Options)
     except Exception as error:  # a name that nothing defines, or no type at all
         return f"a type in its Options cannot be resolved: {type(error).__name__}: {_one_line(error)}"
+    for field in attrs.fields(component.Options):
+        if not field.metadata.get("doc"):
+            return (
+                f"its option {field.name!r} has no doc: declare it with "
+                "sipml_core.fields.option(..., doc='what it is')"
+            )
     return None
 
 

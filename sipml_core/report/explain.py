@@ -16,6 +16,7 @@ from sipml_core.fields import format_us
 from sipml_core.model import CaseResult, Plan, Prices
 from sipml_core.partition import Layout, explain
 from sipml_core.report.fitting import fitted
+from sipml_core.report.planreport import plan_table
 from sipml_core.searching import SearchResult
 
 _CHOSEN = ("ops", "like it", "cut along", "as", "parts")
@@ -26,7 +27,7 @@ _DROPPED = ("sync", "traffic", "compute", "like it", "as")
 
 
 def strategy_tables(experiment: Experiment, width: int = 160) -> Iterable[Table]:
-    """The layout of every workload under its [strategy], once for each bandwidth.
+    """The layout of every workload under its [plan], once for each bandwidth; first its stages, if any.
 
     Raises
     ------
@@ -36,7 +37,7 @@ def strategy_tables(experiment: Experiment, width: int = 160) -> Iterable[Table]
     for job in experiment.jobs:
         if job.searched:
             raise ConfigError(
-                f"{job.label} has no mp or dp to explain; name one with --set strategy.mp=8, "
+                f"{job.label} has no mp or dp to explain; name one with --set plan.mp=8, "
                 "or let `search --explain` choose"
             )
         shown = set()
@@ -44,6 +45,8 @@ def strategy_tables(experiment: Experiment, width: int = 160) -> Iterable[Table]
             if interconnect.cluster not in shown:
                 shown.add(interconnect.cluster)
                 plan = job.plan(interconnect.cluster.gpus)
+                if len(shown) == 1 and (plan.pp > 1 or plan.micro_batches > 1):
+                    yield plan_table(job.label, plan)
                 yield layout_table(experiment, job, interconnect.label, plan, width)
 
 

@@ -61,7 +61,7 @@ def _cells(row: CaseResult, baseline: str) -> list[str]:
     sent = None if row.network_bytes is None else row.network_bytes / row.gpus
     return [
         row.topology,
-        "-" if row.mp is None else f"{row.mp} x {row.dp}" + (f" (pp {row.pp})" if row.pp > 1 else ""),
+        "-" if row.mp is None else f"{row.mp} x {row.dp}" + (f" (pp {row.pp})" if (row.pp or 1) > 1 else ""),
         format_us(row.iteration_us) if row.iteration_us is not None else row.status,
         *map(_time, (row.lower_bound_us, row.compute_us, row.compute_max_us)),
         *map(_time, (row.exposed_us, row.dark_us, row.idle_us)),

@@ -124,7 +124,7 @@ def _finding(name: str, study: Study, results: list[tuple[Point, SearchResult]])
         name=name,
         study=study,
         numbers=numbers,
-        verdicts=tuple(judge(claim, numbers) for claim in study.claim),
+        verdicts=tuple(verdict for claim in study.claim for verdict in verdicts_on(claim, numbers)),
         searches=tuple(result for _, result in results),
     )
 
@@ -133,7 +133,12 @@ def _number(workload: str, series: Series, point: Point, result: SearchResult) -
     rows = result.of(workload, series.topology)
     if not rows:
         raise ConfigError(f"series {series.label!r}: no topology is labelled {series.topology!r}")
-    row = _best(rows, series.pure_dp)
+    row = _best(rows, series)
+    iteration_us = None if row is None else row.iteration_us
+    seconds = None if row is None else _seconds(row)
+    if iteration_us is not None and seconds is not None and series.added_bytes:
+        added_us = series.added_us(workload, point.x)
+        iteration_us, seconds = iteration_us + added_us, seconds * (1 + added_us / iteration_us)
     return Number(
         workload=workload,
         series=series.label,
@@ -143,27 +148,50 @@ def _number(workload: str, series: Series, point: Point, result: SearchResult) -
         mp=row.mp if row else None,
         dp=row.dp if row else None,
         global_batch=row.global_batch if row else None,
-        iteration_us=row.iteration_us if row else None,
+        iteration_us=iteration_us,
         steps_to_accuracy=row.steps_to_accuracy if row else None,
-        time_to_accuracy_s=row.time_to_accuracy_s if row else None,
+        time_to_accuracy_s=seconds,
         estimate_error=row.error if row else None,
         extrapolated=row.extrapolated if row else False,
         tight_memory=row.tight_memory if row else False,
-        reason="" if row else _refusal(rows, series.pure_dp),
+        reason="" if row else _refusal(rows, series),
     )
 
 
-def _refusal(rows: list[SearchRow], pure_dp: bool) -> str:
+def _wanted(row: SearchRow, series: Series) -> bool:
+    """Return whether a series is about candidates of this degree."""
+    return (row.mp == 1 or not series.pure_dp) and series.mp in (None, row.mp)
+
+
+def _seconds(row: SearchRow) -> float | None:
+    """Return the time to accuracy, or to another goal where no accuracy was measured. [s]"""
+    return row.time_to_goal_s if row.time_to_accuracy_s is None else row.time_to_accuracy_s
+
+
+def _refusal(rows: list[SearchRow], series: Series) -> str:
     """Why nothing runs: of the candidate that came furthest, then of that with the highest degree."""
-    refused = [row for row in rows if row.reason and (row.mp == 1 or not pure_dp)]
+    refused = [row for row in rows if row.reason and _wanted(row, series)]
     estimated = [row for row in refused if row.estimate_us is not None]
-    return (estimated or refused)[-1].reason
+    return (estimated or refused)[-1].reason if refused else f"no candidate has mp = {series.mp}"
 
 
-def _best(rows: list[SearchRow], pure_dp: bool) -> SearchRow | None:
-    ran = [(row.time_to_accuracy_s, n) for n, row in enumerate(rows) if row.mp == 1 or not pure_dp]
+def _best(rows: list[SearchRow], series: Series) -> SearchRow | None:
+    ran = [(_seconds(row), n) for n, row in enumerate(rows) if _wanted(row, series)]
     timed = [(seconds, n) for seconds, n in ran if seconds is not None]
     return rows[min(timed)[1]] if timed else None
+
+
+def verdicts_on(claim: Claim, numbers: Sequence[Number]) -> list[Verdict]:
+    """Return the verdict on a claim, or one for each model."""
+    if not claim.each_model:
+        return [judge(claim, numbers)]
+    return [
+        judge(
+            attrs.evolve(claim, text=f"{claim.text}: {workload}"),
+            [n for n in numbers if n.workload == workload],
+        )
+        for workload in dict.fromkeys(number.workload for number in numbers)
+    ]
 
 
 def judge(claim: Claim, numbers: Sequence[Number]) -> Verdict:

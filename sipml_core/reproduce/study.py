@@ -38,6 +38,23 @@ class Series:
     label: str = option(doc="name in legends and numbers")
     topology: str = option(doc="label of the interconnect")
     pure_dp: bool = option(False, doc="the best of pure data parallelism, not the best of all")
+    mp: int | None = option(None, doc="the best of this degree of model parallelism, not the best of all")
+    #: How the paper's public script turns an iteration on one network into one on another.
+    added_bytes: Mapping[str, float] = option(
+        attrs.Factory(dict),
+        doc="workload -> bytes that go over `added_gbps` after each iteration",
+        unit="bytes",
+    )
+    added_gbps: float = option(float("inf"), doc="or over x, the bandwidth of a GPU, if that is less")
+
+    def added_us(self, workload: str, x_gbps: float) -> float:
+        """Return what is added to an iteration at one place of the axis. [us]
+
+        >>> series = Series(label="s", topology="t", added_bytes={"m": 1e9}, added_gbps=400.0)
+        >>> series.added_us("m", 8000.0), series.added_us("m", 100.0), series.added_us("other", 100.0)
+        (20000.0, 80000.0, 0.0)
+        """
+        return self.added_bytes.get(workload, 0.0) * 8e-3 / min(x_gbps, self.added_gbps)
 
 
 @attrs.frozen(kw_only=True)
@@ -53,6 +70,7 @@ class Claim:
     under: tuple[str, ...] = option(doc="series")
     over_x: float = option(1.0, doc="`over` is taken at x times this")
     from_x: float = option(0.0, doc="only points from here on")
+    each_model: bool = option(False, doc="one verdict for each model, not one for all of them")
     smallest_at_least: float | None = option(None, doc="holds only if every ratio is that large")
     largest_at_least: float | None = option(None, doc="holds only if some ratio is that large")
     largest_at_most: float | None = option(None, doc="holds only if no ratio is larger")

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import InfeasibleError
-from sipml_core.model import NO_LINK, CircuitPlan, Fabric, PairArray, PairIndex, Routes, TrafficMatrix
+from sipml_core.model import CircuitPlan, Fabric, PairArray, PairIndex, Routes, TrafficMatrix
 
 
 def with_relays(fabric: Fabric, plan: CircuitPlan, traffic: TrafficMatrix | None = None) -> Fabric:
@@ -42,16 +42,43 @@ def relayed_routes(
     src, dst = np.asarray(src, np.int32), np.asarray(dst, np.int32)
     direct = plan.capacity_gbps(src, dst) > 0
     mid = relays(plan, src, dst, traffic)[~direct]
-    whole = fabric.route(src[direct], dst[direct])
-    first, second = fabric.route(src[~direct], mid), fabric.route(mid, dst[~direct])
-    width = first.matrix.shape[1] + second.matrix.shape[1]
-    links = np.full((len(src), width), NO_LINK, dtype=np.int64)
-    links[direct, : whole.matrix.shape[1]] = whole.matrix
-    links[~direct] = np.hstack([first.matrix, second.matrix])
-    latency_us = np.empty(len(src))
-    latency_us[direct] = whole.latency_us
-    latency_us[~direct] = first.latency_us + second.latency_us
-    return Routes(links=_padding_last(links), latency_us=latency_us)
+    rows = np.flatnonzero(~direct)
+    parts = [
+        (np.flatnonzero(direct), fabric.route(src[direct], dst[direct])),
+        (rows, fabric.route(src[~direct], mid)),
+        (rows, fabric.route(mid, dst[~direct])),
+    ]
+    return _together(len(src), parts)
+
+
+def _together(pairs: int, parts: list[tuple[NDArray[np.intp], Routes]]) -> Routes:
+    """Routes of all pairs from those of some, by their rows; a pair in several parts crosses them in order.
+
+    >>> one = Routes(links=[[0, 3]], latency_us=[1.0])
+    >>> two = Routes(start=[0, 2], links=[5, 6], weight=[0.5, 0.5], latency_us=[2.0])
+    >>> found = _together(2, [(np.array([1]), one), (np.array([0]), two), (np.array([1]), two)])
+    >>> found.matrix.tolist(), found.weight.tolist(), found.latency_us.tolist()
+    ([[5, 6, -1, -1], [0, 3, 5, 6]], [0.5, 0.5, 1.0, 1.0, 0.5, 0.5], [2.0, 3.0])
+    """
+    latency_us = np.zeros(pairs)
+    pair, links, weight = [], [], []
+    for rows, routes in parts:
+        flat = routes.flat()
+        assert flat.start is not None
+        assert flat.weight is not None
+        pair.append(np.repeat(rows, np.diff(flat.start)))
+        links.append(flat.links)
+        weight.append(flat.weight)
+        latency_us[rows] += flat.latency_us
+
+    order = np.argsort(np.concatenate(pair), kind="stable")
+    start = np.concatenate([[0], np.cumsum(np.bincount(np.concatenate(pair), minlength=pairs))])
+    return Routes(
+        start=start,
+        links=np.concatenate(links)[order],
+        weight=np.concatenate(weight)[order],
+        latency_us=latency_us,
+    )
 
 
 def relays(
@@ -130,11 +157,3 @@ class _Circuits:
         best = int(fullness.argmin())
         self.load[hops[:, best]] += weight
         return int(mids[best])
-
-
-def _padding_last(links: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Move NO_LINK behind the links of each row, and drop columns that hold nothing else."""
-    order = np.argsort(links == NO_LINK, axis=1, kind="stable")
-    links = np.take_along_axis(links, order, axis=1)
-    used = int((links != NO_LINK).sum(axis=1).max(initial=1))
-    return links[:, :used]

@@ -96,7 +96,7 @@ Received = Callable[[TrialBatch, list[Answer]], None]
 
 
 class WorkerPool:
-    """One desk in this process, or one in each of several others.
+    """One worker in this process, or one in each of several others.
 
     A context manager: leaving it ends the processes, on an error or an interrupt at once.
     """
@@ -118,7 +118,7 @@ class WorkerPool:
             self._pool.shutdown(wait=True, cancel_futures=True)
 
     def ask(self, batches: Sequence[TrialBatch], received: Received) -> None:
-        """Have all units answered, in any order.
+        """Have all batches answered, in any order.
 
         Raises
         ------

@@ -25,6 +25,8 @@ KINDS = {
     "gpu": ("gpu", "GPU model", ()),
     "workload": ("workload", "workload", ()),
     "estimator": ("estimator", "traffic estimator", ()),
+    "exchange": ("exchange", "exchange inside groups", ("numpy",)),
+    "all-reduce": ("all_reduce", "all-reduce over replicas", ()),
 }
 
 #: Template -> where it goes in the package; those of one kind lie in a folder of its name.

@@ -6,7 +6,7 @@ import attrs
 import pytest
 
 from sipml_core.cases.running import run_experiment
-from sipml_core.errors import ConfigError, InfeasibleError
+from sipml_core.errors import ConfigError
 from sipml_core.experiment.reading import read_experiment
 
 GPT = {"name": "gpt", "layers": 4, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 500}
@@ -47,7 +47,7 @@ def test_folded_equals_full(registry, topology, order, plan):
     full, folded = run(registry, job, fold="never"), run(registry, job, fold="auto")
     for field in attrs.fields(type(full)):
         if field.name == "lower_bound_us":
-            # The images of a transfer share its links: only the bound of the part knows that.
+            # Images of a transfer share its links, which only the bound of the part knows.
             assert full.lower_bound_us <= folded.lower_bound_us * (1 + 1e-9) <= full.iteration_us * (1 + 1e-8)
         elif field.name != "notes":
             expected = getattr(full, field.name)
@@ -153,14 +153,14 @@ def test_bad_plans_are_refused_when_read(registry, plan, message):
 def test_peers_of_all_dimensions_count(registry):
     """Degree 4: two stage neighbours and one counterpart leave one peer, a group of 8 needs two."""
     topology = {"name": "sip-ocs", "switches": 4}
-    with pytest.raises(
-        InfeasibleError, match=r"1 of it for the ring of dp=2 replicas and 2 for neighbouring"
-    ):
-        run(registry, tables(topology, mp=8, pp=4, dp=2, workload={**GPT, "heads": 8}))
+    row = run(registry, tables(topology, mp=8, pp=4, dp=2, workload={**GPT, "heads": 8}, exchange="direct"))
+    assert row.status == "infeasible"
+    assert "1 of it for the ring of dp=2 replicas and 2 for neighbouring pipeline stages" in row.reason
 
 
 def test_a_ring_names_the_reach_that_a_plan_takes(registry):
     """mp 4, pp 4: the next stage is 4 hops away, the next replica 16, out of reach 8."""
     topology = {"name": "sip-ring", "reach_hops": 8}
-    with pytest.raises(InfeasibleError, match=r"next stage 4, of the next replica 16 hops .* it takes 16"):
-        run(registry, tables(topology, mp=4, pp=4, dp=3, workload={**GPT, "heads": 4}))
+    row = run(registry, tables(topology, mp=4, pp=4, dp=3, workload={**GPT, "heads": 4}))
+    assert (row.status, row.pp) == ("infeasible", 4)
+    assert "next stage 4, of the next replica 16 hops away, but reach_hops is 8; it takes 16" in row.reason

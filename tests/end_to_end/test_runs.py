@@ -11,11 +11,12 @@ import attrs
 import numpy as np
 import pytest
 
+from sipml_core.cases import ExperimentRun, check_experiment, run_experiment
 from sipml_core.cases.case import Case
 from sipml_core.cases.compilation import compile_case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.running import ExperimentRun, check_experiment, run_experiment
 from sipml_core.engine.simulation import simulate
+from sipml_core.errors import ConfigError
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.progress import Progress
@@ -464,3 +465,24 @@ def test_a_gpu_known_by_a_table_says_how_far_beyond_it_is_used(registry, tmp_pat
     experiment["gpu"] = {"name": "table", "file": str(tmp_path / "ops.csv")}
     (case,) = run(registry, experiment).cases
     assert "op times are extrapolated, up to 4 times beyond what 'table' was measured at" in case.notes
+
+
+def test_dark_capacity_is_accounted_whoever_waits_for_it(registry):
+    """Where every decision makes all circuits dark for 10 us, each after the first costs so much."""
+    ring = {"name": "sip-ring", "interval_us": 100, "reconfiguration_us": 10, "all_dark": True}
+    (case,) = run(registry, tables(topologies=[ring], bandwidth_gbps=75)).cases
+    assert case.decisions > 2
+    expected = 10.0 * (case.decisions - 1)
+    assert expected - 10.0 <= case.dark_capacity_us <= expected + 1e-6
+    others = run(registry, tables(topologies=["elect-flat", {"name": "sip-ocs", "switches": 8}])).cases
+    assert [case.dark_capacity_us for case in others] == [0.0, 0.0]
+
+
+def test_what_cannot_be_stops_before_anything_runs_also_where_degrees_are_left_out(registry, monkeypatch):
+    """A scheduler that has nothing to plan, on the second of two networks."""
+    ring = {"name": "elect-flat", "label": "odd", "scheduler": "ring-fast"}
+    experiment = tables(topologies=["elect-flat", ring])
+    del experiment["workload"][0]["strategy"]["mp"], experiment["workload"][0]["strategy"]["dp"]
+    monkeypatch.setattr("sipml_core.cases.simulating.simulate", None)
+    with pytest.raises(ConfigError, match="has no circuits for 'ring-fast' to plan"):
+        run(registry, experiment)

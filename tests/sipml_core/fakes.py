@@ -139,7 +139,7 @@ def case_result(**changes):
         workload="model", topology="net", options="reach = 7", status="ok", reason="", gpus=24,
         bandwidth_gbps=700.0, mp=3, dp=8, global_batch=96, scheduler="planner",
         all_reduce="two-tier", exchange="chain", iteration_us=1111.0, compute_us=222.0, compute_max_us=288.0,
-        exposed_us=333.0, dark_us=44.0, idle_us=512.0, lower_bound_us=777.0,
+        exposed_us=333.0, dark_us=44.0, dark_capacity_us=51.0, idle_us=512.0, lower_bound_us=777.0,
         network_bytes=24 * 5.5e6, gradient_bytes=6.6e7, memory_bytes=8.8e9,
         decisions=17, samples_per_s=86_400.0, tokens_per_s=5_500_000.0, goal="accuracy",
         steps_to_accuracy=13_000.0, time_to_accuracy_s=99.0, extrapolated=False,

@@ -32,6 +32,15 @@ def sipml_topologies():
     return [{klass}]
 """
 
+#: Options of which one is not explained.
+SILENT = """
+    import attrs
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        speed: float = 1.0
+"""
+
 #: Options whose type nothing defines.
 LOST = """
     import attrs
@@ -91,6 +100,10 @@ def test_a_sound_plugin_offers_its_topology(install, found):
             sound().replace('name = "net"', f'name = "net"\n{LOST}'),
             "a type in its Options cannot be resolved: NameError: name 'Lost' is not defined",
         ),
+        (
+            sound().replace('name = "net"', f'name = "net"\n{SILENT}'),
+            "left out: its option 'speed' has no doc: declare it with sipml_core.fields.option",
+        ),
         ("def f(:", "is left out: SyntaxError"),
         (sound() + "\nSIPML_API = 99", "is left out: it was written for plugin API 99, this sipml has 2"),
         (
@@ -103,7 +116,7 @@ def test_a_sound_plugin_offers_its_topology(install, found):
         (sound().replace("return [Net]", "raise KeyError('x')"), "sipml_topologies failed: KeyError: 'x'"),
         (sound().replace("[Net]", "[Net(None), 3]"), "left out: it is no subclass of Topology"),
         (sound().replace("def build", "def built"), "left out: it does not define build"),
-        (sound().replace('name = "net"', "name = 3"), "left out: its 'name' must be a text"),
+        (sound().replace('name = "net"', "name = 3"), "its 'name' must be a text: give the class name = 'fa"),
         (sound().replace('summary = "a network"', "Options = dict"), "its 'summary' must be a text"),
         (sound().replace('name = "net"', 'name = "net"; Options = dict'), "Options must be an attrs class"),
     ],

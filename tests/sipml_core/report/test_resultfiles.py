@@ -17,7 +17,7 @@ SUMMARY = {
     "status": "ok", "reason": "", "gpus": "24", "bandwidth_gbps": "700.0", "mp": "3", "dp": "8",
     "global_batch": "96", "scheduler": "planner", "all_reduce": "two-tier", "exchange": "chain",
     "iteration_us": "1111.0", "compute_us": "222.0", "compute_max_us": "288.0",
-    "exposed_us": "333.0", "dark_us": "44.0",
+    "exposed_us": "333.0", "dark_us": "44.0", "dark_capacity_us": "51.0",
     "idle_us": "512.0", "lower_bound_us": "777.0", "network_bytes": "132000000.0",
     "gradient_bytes": "66000000.0", "memory_bytes": "8800000000.0", "decisions": "17",
     "samples_per_s": "86400.0", "tokens_per_s": "5500000.0", "goal": "accuracy",

@@ -55,7 +55,7 @@ def ask(*pairs):
 def test_a_relayed_pair_crosses_both_circuits_and_the_ports_of_the_gpu_between(padded):
     fabric = circuit_fabric(3, padded)
     routes = relayed_routes(fabric, plan_of(3, {(0, 1): 25.0, (1, 2): 25.0}), *ask((0, 2), (0, 1)))
-    names = [[fabric.link_name(int(k)) for k in row if k >= 0] for row in routes.links]
+    names = [[fabric.link_name(int(k)) for k in row if k >= 0] for row in routes.matrix]
     assert names == [
         ["egress 0", "circuit 0->1", "ingress 1", "egress 1", "circuit 1->2", "ingress 2"],
         ["egress 0", "circuit 0->1", "ingress 1"],
@@ -68,7 +68,7 @@ def test_routes_of_pairs_with_circuits_are_the_fabrics_own():
     fabric = circuit_fabric(3)
     plan = plan_of(3, {(0, 1): 25.0, (1, 2): 25.0, (2, 0): 25.0})
     pairs = ask((0, 1), (1, 2), (2, 0))
-    assert np.array_equal(with_relays(fabric, plan).route(*pairs).links, fabric.route(*pairs).links)
+    assert np.array_equal(with_relays(fabric, plan).route(*pairs).matrix, fabric.route(*pairs).links)
 
 
 #: GPU 0 reaches 3, 4 and 5 through 1 or 2.

@@ -1,4 +1,8 @@
-"""What the core itself offers, registered as any plugin is."""
+"""What the core itself offers, registered as any plugin is.
+
+In: nothing. Out: the hooks of the plugin `core`.
+Imports the rooms whose classes it offers.
+"""
 
 from __future__ import annotations
 

@@ -1,0 +1,121 @@
+"""Every workload on every interconnect, with the plans that are tried and what became of each."""
+
+from __future__ import annotations
+
+import attrs
+
+from sipml_core.cases.accounting import unfit_row
+from sipml_core.cases.candidates import Candidate, run_candidates
+from sipml_core.cases.case import Case
+from sipml_core.cases.compilation import CompiledCase
+from sipml_core.cases.simulating import SimulatedCase
+from sipml_core.errors import InfeasibleError, LimitError, SipmlError, TooSlowError
+from sipml_core.experiment import Experiment, Interconnect, Job
+from sipml_core.model import FAILED, INFEASIBLE, UNFINISHED, CaseResult
+
+
+@attrs.define(kw_only=True, eq=False)
+class Attempt:
+    """One plan on one interconnect: compiled, then simulated, or the reason why not."""
+
+    case: Case | None
+    candidate: Candidate
+    #: Compiled variants that wait to be simulated; None: not compiled, or compiled again at their turn.
+    variants: list[CompiledCase] | None = None
+    found: SimulatedCase | None = None
+    status: str = ""
+    reason: str = ""
+
+    def end(self, error: SipmlError) -> None:
+        """Take note that an error ended the attempt."""
+        self.reason = str(error)
+        if isinstance(error, InfeasibleError):
+            self.status = INFEASIBLE
+        elif isinstance(error, (LimitError, TooSlowError)):
+            self.status = UNFINISHED
+        else:
+            self.status = FAILED
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Comparison:
+    """One workload on one interconnect: all plans that are tried, the fastest of which is the result."""
+
+    job: Job
+    interconnect: Interconnect
+    attempts: list[Attempt]
+
+    @property
+    def name(self) -> str:
+        """What messages and progress call it."""
+        return f"{self.job.label} on {self.interconnect.label}"
+
+    def best(self) -> SimulatedCase | None:
+        """Return the fastest attempt so far, None if none has run."""
+        found = [attempt.found for attempt in self.attempts if attempt.found]
+        return min(found, key=lambda each: each.row.measured_us) if found else None
+
+    def row(self) -> CaseResult:
+        """Return the row of the fastest attempt, or one that says why there is none."""
+        best = self.best()
+        if best is None:
+            return self._unfit()
+        if len(self.attempts) == 1:
+            return best.row
+        counts = {
+            status: sum(attempt.status == status for attempt in self.attempts)
+            for status in (INFEASIBLE, UNFINISHED, FAILED)
+        }
+        unrun = [f"{count} of them {status}" for status, count in counts.items() if count]
+        tried = ", ".join([f"fastest of {len(self.attempts)} (mp, dp) pairs", *unrun])
+        return attrs.evolve(best.row, notes=(*best.row.notes, f"{tried}; all are in candidates.csv"))
+
+    def _unfit(self) -> CaseResult:
+        ended = [attempt for attempt in self.attempts if attempt.status]
+        tellings = [attempt for attempt in ended if attempt.status != INFEASIBLE] or ended
+        only = self.attempts[0].candidate if len(self.attempts) == 1 else None
+        if not tellings or not all(attempt.status for attempt in self.attempts):
+            return unfit_row(self.job, self.interconnect, only, UNFINISHED, "the run ended before")
+        last = tellings[-1]
+        return unfit_row(self.job, self.interconnect, only, last.status, last.reason)
+
+    def attempt_rows(self) -> list[CaseResult]:
+        """Return the row of each attempt."""
+        return [
+            attempt.found.row
+            if attempt.found
+            else unfit_row(
+                self.job, self.interconnect, attempt.candidate,
+                attempt.status or UNFINISHED, attempt.reason or "the run ended before",
+            )
+            for attempt in self.attempts
+        ]  # fmt: skip
+
+
+def comparisons(experiment: Experiment) -> list[Comparison]:
+    """Return every workload on every interconnect, with the plans to try.
+
+    Raises
+    ------
+    ConfigError
+        No plan of a workload goes together with its batch.
+    """
+    return [
+        Comparison(
+            job=job,
+            interconnect=interconnect,
+            attempts=[
+                Attempt(
+                    candidate=candidate,
+                    case=Case.of(experiment, candidate.job, interconnect, candidate.plan)
+                    if candidate.plan
+                    else None,
+                    status="" if candidate.plan else INFEASIBLE,
+                    reason=candidate.refusal,
+                )
+                for candidate in run_candidates(job, interconnect.cluster.gpus)
+            ],
+        )
+        for job in experiment.jobs
+        for interconnect in experiment.interconnects
+    ]
