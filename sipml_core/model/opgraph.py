@@ -83,7 +83,7 @@ class Tensor:
         return self.elements * self.element_bytes
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Axis:
     """How one tensor axis follows an op dimension.
 
@@ -108,7 +108,7 @@ class Axis:
         return min(max(lo, 0), size), min(max(hi, 0), size)
 
 
-@attrs.frozen
+@attrs.frozen(cache_hash=True)
 class Operand:
     """A tensor that an op reads or writes, axis by axis."""
 

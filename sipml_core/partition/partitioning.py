@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from typing import Any
 
 import attrs
 import numpy as np
@@ -115,6 +116,8 @@ def partition(
     first = np.concatenate(([0], np.cumsum([cut.parts for cut in cuts])))
     edges, shards = _Rows(), _Rows()
     _collect(graph, cuts, duplicated, first, times, edges, shards)
+    edge_src, edge_dst, edge_tensor = edges.columns()
+    _, shard_subop, shard_tensor = shards.columns()
     duration = [
         _durations(times, op, cut, in_full)
         for op, cut, in_full in zip(graph.ops, cuts, duplicated, strict=True)
@@ -125,13 +128,13 @@ def partition(
         duplicated=duplicated,
         first=first,
         duration_us=np.concatenate(duration) if duration else np.empty(0),
-        edge_src=edges.column(0),
-        edge_dst=edges.column(1),
-        edge_tensor=edges.column(2),
+        edge_src=edge_src,
+        edge_dst=edge_dst,
+        edge_tensor=edge_tensor,
         edge_lo=edges.lo,
         edge_hi=edges.hi,
-        shard_subop=shards.column(1),
-        shard_tensor=shards.column(2),
+        shard_subop=shard_subop,
+        shard_tensor=shard_tensor,
         shard_lo=shards.lo,
         shard_hi=shards.hi,
     )
@@ -171,41 +174,59 @@ def _durations(times: SliceTimes, op: Op, cut: Cut, duplicated: bool) -> NDArray
 
 
 class _Rows:
-    """Edges or shards as they are found: (source, target, tensor) and a box, in blocks."""
+    """Edges or shards as they are found: (source, target, tensor) and a box, in blocks.
+
+    Equal layers have the same arrays of parts and boxes, which are kept as they are until all are joined.
+    """
 
     def __init__(self) -> None:
-        self._ids: list[NDArray[np.int32]] = [np.empty((0, 3), dtype=np.int32)]
-        self._lo: list[NDArray[np.int32]] = [np.empty((0, MAX_RANK), dtype=np.int32)]
-        self._hi: list[NDArray[np.int32]] = [np.empty((0, MAX_RANK), dtype=np.int32)]
+        self._src: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
+        self._dst: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
+        #: What is added to sources and targets, and the tensor, of each block; its rows.
+        self._ids: list[tuple[int, int, int]] = [(0, 0, 0)]
+        self._boxes: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = [_padded(np.empty((2, 0, 0)))]
+        #: Padded boxes of each array of lower corners, which is kept with them.
+        self._known: dict[int, tuple[NDArray[np.int64], tuple[NDArray[np.int32], NDArray[np.int32]]]] = {}
 
     def add(
         self,
         src: NDArray[np.int64],
         dst: NDArray[np.int64],
-        tensor: int,
+        ids: tuple[int, int, int],
         lo: NDArray[np.int64],
         hi: NDArray[np.int64],
     ) -> None:
-        count, rank = lo.shape
-        ids = np.empty((count, 3), dtype=np.int32)
-        ids[:, 0], ids[:, 1], ids[:, 2] = src, dst, tensor
-        padded_lo = np.zeros((count, MAX_RANK), dtype=np.int32)
-        padded_hi = np.ones((count, MAX_RANK), dtype=np.int32)
-        padded_lo[:, :rank], padded_hi[:, :rank] = lo, hi
+        """Add a block: `ids` are the sub-ops that parts `src` and `dst` count from, and the tensor."""
+        if id(lo) not in self._known:
+            self._known[id(lo)] = lo, _padded(np.stack([lo, hi]))
+        self._src.append(src)
+        self._dst.append(dst)
         self._ids.append(ids)
-        self._lo.append(padded_lo)
-        self._hi.append(padded_hi)
+        self._boxes.append(self._known[id(lo)][1])
 
-    def column(self, index: int) -> NDArray[np.int32]:
-        return np.concatenate([block[:, index] for block in self._ids])
+    def columns(self) -> NDArray[np.int32]:
+        """Return source, target and tensor of each row. [3, rows]"""
+        rows = [len(block) for block in self._src]
+        columns = np.repeat(np.array(self._ids).T, rows, axis=1)
+        columns[0] += np.concatenate(self._src)
+        columns[1] += np.concatenate(self._dst)
+        return columns.astype(np.int32)
 
     @property
     def lo(self) -> NDArray[np.int32]:
-        return np.concatenate(self._lo)
+        return np.concatenate([lo for lo, _ in self._boxes])
 
     @property
     def hi(self) -> NDArray[np.int32]:
-        return np.concatenate(self._hi)
+        return np.concatenate([hi for _, hi in self._boxes])
+
+
+def _padded(corners: NDArray[Any]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return lower and upper corners with `MAX_RANK` axes; those that a tensor lacks are [0, 1)."""
+    _, count, rank = corners.shape
+    lo, hi = np.zeros((count, MAX_RANK), dtype=np.int32), np.ones((count, MAX_RANK), dtype=np.int32)
+    lo[:, :rank], hi[:, :rank] = corners
+    return lo, hi
 
 
 def _collect(
@@ -218,7 +239,7 @@ def _collect(
     shards: _Rows,
 ) -> None:
     """Find all data edges and gradient shards, consumer by consumer."""
-    rule, alike = times.rule, times.alike
+    rule, alike, first_of = times.rule, times.alike, first.tolist()
     tensor_index = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
     shape = {tensor.name: tensor.shape for tensor in graph.tensors}
     # Op that writes each tensor, and the boxes that its parts hold.
@@ -238,11 +259,11 @@ def _collect(
                     key = box_key(op, operand, shape[operand.tensor], None, cut.parts)
                 found = rule.boxes(key)
                 part = np.arange(cut.parts)
-                shards.add(part, first[index] + part, number, found.lo, found.hi)
+                shards.add(part, part, (0, first_of[index], number), found.lo, found.hi)
             elif role is Role.ACTIVATION and operand in op.reads and operand.tensor in held:
                 source, source_key = held[operand.tensor]
                 met = rule.overlap(source_key, key)
-                edges.add(first[source] + met.src, first[index] + met.dst, number, met.lo, met.hi)
+                edges.add(met.src, met.dst, (first_of[source], first_of[index], number), met.lo, met.hi)
         for operand, key in zip(op.writes, known[kind][len(op.reads) :], strict=True):
             if graph.tensor[operand.tensor].role is Role.ACTIVATION:
                 held[operand.tensor] = index, key
