@@ -156,7 +156,9 @@ def cell(row: Row | None, column: str, unit: float) -> str:
     """Return one quantity of a row, a dash where nothing runs, and `*` where it is extrapolated."""
     if row is None or not row[column]:
         return "-"
-    return f"{float(row[column]) / unit:.3g}" + ("*" if row["extrapolated"] == "True" else "")
+    return f"{float(row[column]) / unit:.3g}" + (
+        "*" if row["extrapolated"].lower() in ("true", "yes", "1") else ""
+    )
 
 
 def grid(study: str, column: str, unit: float) -> str:
