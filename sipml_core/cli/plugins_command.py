@@ -15,11 +15,11 @@ def plugins(name: str | None, trace: bool) -> None:
 
     SIPML_DISABLE_PLUGINS=NAME,NAME in the environment leaves plugins out.
     """
-    from sipml_core.report import offer_page, offers_table, trace_lines
+    from sipml_core.report import component_page, components_table, trace_lines
 
     registry = plugins_with_warnings()
     if trace:
         for line in trace_lines(registry):
             click.echo(line)
         return
-    console().print(offers_table(registry) if name is None else offer_page(registry, name))
+    console().print(components_table(registry) if name is None else component_page(registry, name))

@@ -9,7 +9,13 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
-    from sipml_core.report.components import default_batch, offer_page, offers_table, option_rows, trace_lines
+    from sipml_core.report.components import (
+        component_page,
+        components_table,
+        default_batch,
+        option_rows,
+        trace_lines,
+    )
     from sipml_core.report.explain import strategy_tables, winner_tables
     from sipml_core.report.plots import can_draw, new_figure
     from sipml_core.report.progressbar import progress_bar
@@ -34,8 +40,8 @@ _GIVES = {
     ),
     "components": (
         "default_batch",
-        "offer_page",
-        "offers_table",
+        "component_page",
+        "components_table",
         "option_rows",
         "trace_lines",
     ),
@@ -73,12 +79,12 @@ _GIVES = {
 __all__ = [
     "SHOWN",
     "can_draw",
+    "component_page",
+    "components_table",
     "default_batch",
     "finding_tables",
     "footnotes",
     "new_figure",
-    "offer_page",
-    "offers_table",
     "option_rows",
     "plan_summary",
     "plan_table",

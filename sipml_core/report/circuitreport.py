@@ -30,6 +30,7 @@ def plan_summary(plan: CircuitPlan, traffic: TrafficMatrix) -> dict[str, Any]:
         "minimum_gbps_per_demand": float(ratio.min()) if len(ratio) else None,
         "minimum_of_served_gbps_per_demand": float(ratio[served].min()) if served.any() else None,
         "bound_gbps_per_demand": plan.bound_ratio,
+        "demanded_gbps": float(plan.capacity_gbps(traffic.src, traffic.dst).sum()),
         "total_gbps": float(plan.gbps.sum()),
     }
 
@@ -60,7 +61,10 @@ def plan_table(plan: CircuitPlan, traffic: TrafficMatrix, title: str) -> Table:
 
 def summary_lines(summary: dict[str, Any]) -> list[str]:
     """The same numbers in sentences."""
-    lines = [f"total capacity {summary['total_gbps']:g} Gbps over {summary['demanded_pairs']} demanded pairs"]
+    demanded_gbps, total_gbps = summary["demanded_gbps"], summary["total_gbps"]
+    lines = [f"total capacity {demanded_gbps:g} Gbps over {summary['demanded_pairs']} demanded pairs"]
+    if total_gbps > demanded_gbps * (1 + 1e-9):
+        lines[0] += f", and {total_gbps - demanded_gbps:g} Gbps between pairs that ask for nothing"
     least, bound = summary["minimum_gbps_per_demand"], summary["bound_gbps_per_demand"]
     if least is not None:
         share = f", {least / bound:.1%} of the bound {bound:.4g}" if bound else ""

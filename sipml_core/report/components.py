@@ -12,7 +12,7 @@ from sipml_core.errors import ConfigError, unknown
 from sipml_core.plugin import Component, Entry, Registry, Workload
 
 
-def offers_table(registry: Registry) -> Table:
+def components_table(registry: Registry) -> Table:
     """Everything that can be named in an experiment, and the distribution it comes from."""
     table = Table(title="what can be named in an experiment", title_justify="left")
     for column in ("role", "name", "what it is", "from"):
@@ -33,7 +33,7 @@ def trace_lines(registry: Registry) -> list[str]:
     return [f"{number:3}. {line}" for number, line in enumerate(lines, 1)]
 
 
-def offer_page(registry: Registry, name: str) -> Table:
+def component_page(registry: Registry, name: str) -> Table:
     """Options of one offer.
 
     Raises `ConfigError` with the nearest name if nothing is called that.

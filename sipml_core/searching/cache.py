@@ -106,13 +106,15 @@ class Keys:
 def trial_keys(kind: str, experiment: Experiment, candidate: Candidate, interconnect: Interconnect) -> Keys:
     """The keys of one question, "estimate" or "simulation"."""
     job = candidate.job
-    graph_offers = [experiment.gpu, job.workload, job.placer, *job.exchanges, *job.all_reduces]
+    graph_components = [experiment.gpu, job.workload, job.placer, *job.exchanges, *job.all_reduces]
     control = (interconnect.scheduler, interconnect.estimator)
-    own_offers = [interconnect.topology, *(component for component in control if component)]
-    packages = {type(offer).__module__.split(".")[0] for offer in (*graph_offers, *own_offers)}
+    own_components = [interconnect.topology, *(component for component in control if component)]
+    packages = {
+        type(component).__module__.split(".")[0] for component in (*graph_components, *own_components)
+    }
     graph = _hash(
         {
-            "offers": [_offer(offer) for offer in graph_offers],
+            "components": [_identity(component) for component in graph_components],
             "precision": experiment.precision,
             "seed": experiment.seed,
             "engine": attrs.asdict(experiment.engine),
@@ -125,7 +127,7 @@ def trial_keys(kind: str, experiment: Experiment, candidate: Candidate, intercon
         "kind": kind,
         "graph": graph,
         "code": code_fingerprint(tuple(sorted(packages))),
-        "offers": [_offer(offer) for offer in own_offers],
+        "components": [_identity(component) for component in own_components],
     }
     return Keys(graph, _hash(answer))
 
@@ -134,10 +136,12 @@ def _hash(value: Any) -> str:
     return hashlib.sha256(json.dumps(value, sort_keys=True, default=repr).encode()).hexdigest()
 
 
-def _offer(offer: Component) -> dict[str, Any]:
-    options = attrs.asdict(offer.options) if attrs.has(type(offer.options)) else repr(offer.options)
+def _identity(component: Component) -> dict[str, Any]:
+    options = (
+        attrs.asdict(component.options) if attrs.has(type(component.options)) else repr(component.options)
+    )
     return {
-        "class": f"{type(offer).__module__}.{type(offer).__qualname__}",
+        "class": f"{type(component).__module__}.{type(component).__qualname__}",
         "options": options,
         "files": [_file_hash(Path(name)) for name in _texts(options) if _is_file(name)],
     }

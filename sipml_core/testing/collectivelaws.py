@@ -11,13 +11,13 @@ import numpy as np
 from sipml_core.errors import InfeasibleError
 from sipml_core.model import GroupShape, ReplicaShape
 from sipml_core.plugin import AllReduce, Exchange
-from sipml_core.testing.laws import OfferConformance, law, require
+from sipml_core.testing.laws import ComponentConformance, law, require
 
 #: pytest leaves the frames of this file out, so that the law's sentence comes first.
 __tracebackhide__ = True
 
 
-class ExchangeConformance(OfferConformance):
+class ExchangeConformance(ComponentConformance):
     """Laws of an exchange: set `exchange`, and its `options` if some are required."""
 
     exchange: ClassVar[type[Exchange]]
@@ -68,7 +68,7 @@ class ExchangeConformance(OfferConformance):
                     self.make().parents(shape)
 
 
-class AllReduceConformance(OfferConformance):
+class AllReduceConformance(ComponentConformance):
     """Laws of an all-reduce: set `all_reduce`, and its `options` if some are required."""
 
     all_reduce: ClassVar[type[AllReduce]]

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from sipml_core.model import CircuitControl, Fabric, Network, TaskGraph
 from sipml_core.plugin import Estimator
 from sipml_core.testing.jobs import transfers_only
-from sipml_core.testing.laws import OfferConformance, law, require
+from sipml_core.testing.laws import ComponentConformance, law, require
 
 #: pytest leaves the frames of this file out, so that the law's sentence comes first.
 __tracebackhide__ = True
@@ -23,7 +23,7 @@ _INTERVAL_US = 50.0
 _Seen = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-class EstimatorConformance(OfferConformance):
+class EstimatorConformance(ComponentConformance):
     """Laws of an estimator: set `estimator`, and its `options` if some are required."""
 
     estimator: ClassVar[type[Estimator]]

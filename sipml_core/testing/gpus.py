@@ -12,13 +12,13 @@ from sipml_core.errors import ConfigError
 from sipml_core.model import PRECISIONS, OpWork, Phase, op_work
 from sipml_core.plugin import GpuModel
 from sipml_core.testing.jobs import small_workloads
-from sipml_core.testing.laws import OfferConformance, law, require
+from sipml_core.testing.laws import ComponentConformance, law, require
 
 #: pytest leaves the frames of this file out, so that the law's sentence comes first.
 __tracebackhide__ = True
 
 
-class GpuModelConformance(OfferConformance):
+class GpuModelConformance(ComponentConformance):
     """Laws of a GPU model: set `gpu_model`, and its `options` if some are required."""
 
     gpu_model: ClassVar[type[GpuModel]]

@@ -73,7 +73,7 @@ def require(holds: Any, found: str) -> None:
         raise LawBroken(found)
 
 
-class OfferConformance:
+class ComponentConformance:
     """Laws of anything a plugin offers."""
 
     #: Options that all laws are tried with, as in a TOML table.

@@ -12,13 +12,13 @@ from sipml_core.model import BalancedGraph, Cluster, Placement, PlacementLimits
 from sipml_core.partition import partition, tensor_layout
 from sipml_core.plugin import Placer
 from sipml_core.testing.jobs import small_gpu, small_workloads
-from sipml_core.testing.laws import OfferConformance, law, require
+from sipml_core.testing.laws import ComponentConformance, law, require
 
 #: pytest leaves the frames of this file out, so that the law's sentence comes first.
 __tracebackhide__ = True
 
 
-class PlacerConformance(OfferConformance):
+class PlacerConformance(ComponentConformance):
     """Laws of a placer: set `placer`."""
 
     placer: ClassVar[type[Placer]]

@@ -21,7 +21,7 @@ from sipml_core.model import (
 from sipml_core.plugin import Scheduler, Topology
 from sipml_core.scheduling import planned
 from sipml_core.testing.jobs import require_sound, run_training, small_gpu, small_placer, small_workloads
-from sipml_core.testing.laws import OfferConformance, law, require
+from sipml_core.testing.laws import ComponentConformance, law, require
 
 #: pytest leaves the frames of this file out, so that the law's sentence comes first.
 __tracebackhide__ = True
@@ -29,7 +29,7 @@ __tracebackhide__ = True
 _TOLERANCE = 1e-9
 
 
-class SchedulerConformance(OfferConformance):
+class SchedulerConformance(ComponentConformance):
     """Laws of a scheduler: set `scheduler`, and a `topology` whose circuits it controls."""
 
     scheduler: ClassVar[type[Scheduler]]

@@ -22,7 +22,7 @@ from sipml_core.testing.jobs import (
     small_workloads,
     transfers_only,
 )
-from sipml_core.testing.laws import OfferConformance, law, require
+from sipml_core.testing.laws import ComponentConformance, law, require
 
 #: pytest leaves the frames of this file out, so that the law's sentence comes first.
 __tracebackhide__ = True
@@ -33,7 +33,7 @@ Pairs = tuple[NDArray[np.int32], NDArray[np.int32]]
 _TOLERANCE = 1e-6
 
 
-class TopologyConformance(OfferConformance):
+class TopologyConformance(ComponentConformance):
     """Laws of a topology: set `topology`, and what else differs from the defaults."""
 
     topology: ClassVar[type[Topology]]

@@ -10,7 +10,7 @@ from sipml_core.errors import ConfigError, SipmlError
 from sipml_core.model import PRECISIONS, OpGraph, Phase, Role, Split, op_work
 from sipml_core.plugin import Workload
 from sipml_core.testing.jobs import require_sound, train_on_a_switch
-from sipml_core.testing.laws import OfferConformance, law, require
+from sipml_core.testing.laws import ComponentConformance, law, require
 
 #: pytest leaves the frames of this file out, so that the law's sentence comes first.
 __tracebackhide__ = True
@@ -19,7 +19,7 @@ __tracebackhide__ = True
 _TOLERANCE = 1e-9
 
 
-class WorkloadConformance(OfferConformance):
+class WorkloadConformance(ComponentConformance):
     """Laws of a workload: set `workload`, and `options` that make it small enough to try."""
 
     workload: ClassVar[type[Workload]]

@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 
 from sipml_core.plugin.registry import Source, collect
-from sipml_core.report.components import offer_page
+from sipml_core.report.components import component_page
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -56,7 +56,7 @@ def test_default_batches_stand_where_users_look(name):
     line = f"lobal batch where [strategy] names none: {batch} samples"
     page = (ROOT / "docs" / "configuration.md").read_text()
     assert f"G{line}." in page.split(f"### workload `{name}`")[1].split("###")[0]
-    assert f"g{line}" in str(offer_page(registry, name).title)
+    assert f"g{line}" in str(component_page(registry, name).title)
 
 
 def listed():

@@ -61,6 +61,7 @@ SUMMARY = {
     "minimum_gbps_per_demand": 0.0,
     "minimum_of_served_gbps_per_demand": 2.0,
     "bound_gbps_per_demand": None,
+    "demanded_gbps": 60.0,
     "total_gbps": 60.0,
 }
 
@@ -87,6 +88,16 @@ def test_the_share_of_the_bound_is_what_was_reached_by_what_can_be():
         "least capacity / demand 0",
         "1 pairs get no circuit in this plan: 2->0",
     ]
+
+
+def test_capacity_of_pairs_that_ask_for_nothing_is_told_apart():
+    """40 of 60 Gbps join the one pair that asks."""
+    traffic = TrafficMatrix.from_pairs(4, [0], [1], [8.0])
+    summary = plan_summary(plan(), traffic)
+    assert (summary["demanded_gbps"], summary["total_gbps"]) == (40.0, 60.0)
+    assert summary_lines(summary)[0] == (
+        "total capacity 40 Gbps over 1 demanded pairs, and 20 Gbps between pairs that ask for nothing"
+    )
 
 
 def test_plan_csv_and_plan_json_hold_each_field_under_its_name(tmp_path, records):

@@ -5,7 +5,7 @@ import pytest
 
 from sipml_core.errors import ConfigError
 from sipml_core.fields.options import option
-from sipml_core.report.components import offer_page, offers_table, option_rows, trace_lines
+from sipml_core.report.components import component_page, components_table, option_rows, trace_lines
 
 
 @pytest.fixture(scope="module")
@@ -15,7 +15,7 @@ def fake_registry(fakes):
 
 def test_the_list_says_role_name_summary_and_source(fake_registry, columns):
     """Roles in the order of the hooks, names in the order of the alphabet."""
-    assert columns(offers_table(fake_registry)) == {
+    assert columns(components_table(fake_registry)) == {
         "role": ["workload", "gpu", "placer", "topology", "topology", "scheduler", "estimator"],
         "name": ["tiny", "v100", "algorithm1", "ring", "switch", "greedy", "window"],
         "what it is": [
@@ -27,7 +27,7 @@ def test_the_list_says_role_name_summary_and_source(fake_registry, columns):
 
 
 def test_a_page_says_option_type_unit_default_and_meaning(fake_registry, columns):
-    page = offer_page(fake_registry, "ring")
+    page = component_page(fake_registry, "ring")
     assert columns(page) == {
         "option": ["reach_hops"],
         "type": ["int"],
@@ -39,13 +39,13 @@ def test_a_page_says_option_type_unit_default_and_meaning(fake_registry, columns
 
 
 def test_the_page_of_a_workload_names_its_default_batch(fake_registry):
-    title = str(offer_page(fake_registry, "tiny").title)
+    title = str(component_page(fake_registry, "tiny").title)
     assert title.endswith("\nglobal batch where [strategy] names none: 64 samples")
 
 
 def test_an_unknown_name_gets_the_nearest(fake_registry):
     with pytest.raises(ConfigError, match="did you mean 'switch'"):
-        offer_page(fake_registry, "swich")
+        component_page(fake_registry, "swich")
 
 
 @attrs.frozen(kw_only=True)
