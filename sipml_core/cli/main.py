@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from sipml_core import __version__
+from sipml_core.cli.cache_command import cache
 from sipml_core.cli.circuits_command import circuits
 from sipml_core.cli.interrupts import interrupts_noticed
 from sipml_core.cli.keeping import left_behind
@@ -80,5 +81,7 @@ def main() -> None:
             stream.reconfigure(errors="backslashreplace")
 
 
-for command in (run, validate, search, explain, reproduce, circuits, plugins, new_experiment, new_plugin):
+for command in (
+    run, validate, search, explain, reproduce, circuits, plugins, cache, new_experiment, new_plugin,
+):  # fmt: skip
     main.add_command(command)

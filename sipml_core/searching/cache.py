@@ -67,6 +67,19 @@ class AnswerCache:
                 "choose another with --cache, or --no-cache"
             ) from None
 
+    def contents(self) -> tuple[int, int]:
+        """Return how many answers are kept, and their size. [bytes]"""
+        sizes = [path.stat().st_size for path in self._files()]
+        return len(sizes), sum(sizes)
+
+    def clear(self) -> None:
+        """Remove all answers."""
+        for path in self._files():
+            path.unlink(missing_ok=True)
+
+    def _files(self) -> list[Path]:
+        return [] if self.folder is None else sorted(self.folder.glob("??/*.json"))
+
     def trim(self) -> None:
         """Remove the answers that were used least lately, where there are too many."""
         if self.folder is None:
