@@ -6,6 +6,8 @@ Those that several cases share (`op_graph`, `op_layout`, `balanced_graph`, `plac
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -34,6 +36,7 @@ from sipml_core.plugin import GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
     ScheduledCircuits,
     circuit_traffic,
+    crowded,
     job_bytes,
     refuse_control,
     refuse_unserved,
@@ -242,7 +245,9 @@ def circuits_for(
     driver = ScheduledCircuits(
         control=control,
         scheduler=scheduler,
-        estimator=estimator.start(network, tasks),
+        estimator=estimator.start_where(
+            network, tasks, crowded=partial(crowded, scheduler, control, network)
+        ),
         network=network,
         total_bytes=total_bytes,
     )

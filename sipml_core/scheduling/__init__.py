@@ -7,6 +7,8 @@ Imports `engine`, `plugin` and what is below them.
 from sipml_core.scheduling.driver import (
     ScheduledCircuits,
     circuit_traffic,
+    crowded,
+    fewest_circuits,
     job_bytes,
     planned,
     refuse_control,
@@ -20,6 +22,8 @@ from sipml_core.scheduling.relay import with_relays
 __all__ = [
     "ScheduledCircuits",
     "circuit_traffic",
+    "crowded",
+    "fewest_circuits",
     "job_bytes",
     "planned",
     "port_bound",

@@ -151,6 +151,23 @@ def unserved_pairs(network: Network, plan: CircuitPlan) -> NDArray[np.intp]:
     return np.flatnonzero(plan.capacity_gbps(network.circuit_src, network.circuit_dst) <= 0)
 
 
+def fewest_circuits(scheduler: Scheduler, control: CircuitControl, network: Network) -> int:
+    """Return the circuits of the pair of the job that gets the fewest where all pairs ask for the same."""
+    traffic = circuit_traffic(network, np.ones(len(network.circuit_src)))
+    plan = planned(scheduler, control, traffic, None)
+    least_gbps = plan.capacity_gbps(network.circuit_src, network.circuit_dst).min(initial=np.inf)
+    return int(np.rint(min(least_gbps / control.circuit_gbps, control.circuits_per_gpu)))
+
+
+def crowded(scheduler: Scheduler, control: CircuitControl, network: Network) -> bool:
+    """Return whether a circuit that stands idle is one that somebody may wait for.
+
+    That is where one plan cannot give every pair of the job two circuits: a pair keeps one whatever others
+    ask for, so that with one each there is nothing left to give to those that have bytes.
+    """
+    return fewest_circuits(scheduler, control, network) < 2
+
+
 def refuse_unserved(network: Network, plan: CircuitPlan, circuits_per_gpu: int) -> None:
     """`InfeasibleError` naming pairs that one-shot circuits would leave out for the whole job."""
     left_out = unserved_pairs(network, plan)
