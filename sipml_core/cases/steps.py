@@ -34,6 +34,8 @@ from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, 
 from sipml_core.placement import place_in_stages
 from sipml_core.plugin import GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
+    BYTES,
+    DemandRule,
     ScheduledCircuits,
     circuit_traffic,
     crowded,
@@ -220,7 +222,12 @@ class Driven:
 
 
 def circuits_for(
-    interconnect: Interconnect, fabric: Fabric, tasks: TaskGraph, network: Network | None = None
+    interconnect: Interconnect,
+    fabric: Fabric,
+    tasks: TaskGraph,
+    network: Network | None = None,
+    rule: DemandRule = BYTES,
+    gates: NDArray[np.int64] | None = None,
 ) -> Driven:
     """Return the network that the tasks use, with circuits planned for all of their traffic.
 
@@ -228,6 +235,8 @@ def circuits_for(
     ----------
     network
         Of the tasks on the fabric; None: made here.
+    rule, gates
+        See `ScheduledCircuits`.
 
     Raises
     ------
@@ -250,6 +259,9 @@ def circuits_for(
         ),
         network=network,
         total_bytes=total_bytes,
+        rule=rule,
+        gates=gates,
+        replan_above=interconnect.circuit_keys.replan_above,
     )
     if control.interval_us is None and len(unserved_pairs(network, driver.plan)):
         if not control.relay:

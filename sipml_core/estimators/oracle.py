@@ -8,6 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import BYTES_PER_US_PER_GBPS
 from sipml_core.model import Network, TaskGraph, Timeline, TreatsAlike
 from sipml_core.plugin import DemandForecast, Estimator
 
@@ -16,8 +17,6 @@ Bytes = NDArray[np.float64]
 #: What is yet to come counts up to this part of what a GPU can send in an interval: a large gradient about to
 #: come must not take circuits from activations that are there.
 LOOK_AHEAD = 0.03
-#: Bytes of 1 Gbps in 1 us.
-BYTES = 125.0
 
 
 class Oracle(TreatsAlike, Estimator):
@@ -45,11 +44,11 @@ class OracleForecast:
     ahead: it is taken to be where as many bytes in all had become ready. Between two arrivals the clock
     of the schedule runs with that of the run; it stands before an arrival that is overdue.
 
-    Where one plan cannot give every pair of the job two circuits (it is crowded), a circuit for what is yet to come
-    is one that something else waits for: the demand is the backlog and what arrives within the interval, and
-    nothing of the latter while an arrival is overdue. Elsewhere it is the larger of two: what was sent with the
-    backlog; and what arrives, overdue or not, with the backlog, up to `LOOK_AHEAD` of what a GPU can send
-    in the interval.
+    Where one plan cannot give every pair of the job two circuits (it is crowded), a circuit for what is yet to
+    come is one that something else waits for: the demand is the backlog and what arrives within the
+    interval, and nothing of the latter while an arrival is overdue. Elsewhere it is the larger of two: what
+    was sent with the backlog; and what arrives, overdue or not, with the backlog, up to `LOOK_AHEAD` of what
+    a GPU can send in the interval.
 
     Parameters
     ----------
@@ -91,18 +90,16 @@ class OracleForecast:
         if self._is_crowded:
             return ready_bytes
         port_gbps = float(self._network.link_gbps[: self._network.first_circuit].max(initial=0.0))
-        most_bytes = LOOK_AHEAD * port_gbps * BYTES * interval_us
+        most_bytes = LOOK_AHEAD * port_gbps * BYTES_PER_US_PER_GBPS * interval_us
         return np.maximum(sent_bytes + backlog_bytes, np.minimum(ready_bytes, most_bytes))
 
     def _arrivals(self, arrived: int, interval_us: float, circuits: int) -> Bytes:
-        """Return what becomes ready from the `arrived`-th instant on, within an interval. [circuits] [bytes]"""
+        """Return what becomes ready within an interval, from the next instant on. [circuits] [bytes]"""
         schedule = self.schedule
         until = int(np.searchsorted(schedule.ready_us, self._clock_us + interval_us, side="left"))
         entries = np.append(schedule.entries, 0)  # [-1]: none yet
         coming = slice(entries[arrived - 1], entries[max(arrived, until) - 1])
-        return np.bincount(
-            schedule.circuit[coming], weights=schedule.size_bytes[coming], minlength=circuits
-        )
+        return np.bincount(schedule.circuit[coming], weights=schedule.size_bytes[coming], minlength=circuits)
 
     @property
     def schedule(self) -> Schedule:

@@ -4,6 +4,7 @@ In: traffic that was sent or waits. Out: a `CircuitPlan` made by a scheduler, as
 Imports `engine`, `plugin` and what is below them.
 """
 
+from sipml_core.scheduling.demandrules import BYTES, GATING, RULES, DemandRule
 from sipml_core.scheduling.driver import (
     ScheduledCircuits,
     circuit_traffic,
@@ -20,6 +21,10 @@ from sipml_core.scheduling.portbound import port_bound
 from sipml_core.scheduling.relay import with_relays
 
 __all__ = [
+    "BYTES",
+    "GATING",
+    "RULES",
+    "DemandRule",
     "ScheduledCircuits",
     "circuit_traffic",
     "crowded",
