@@ -3,8 +3,8 @@
     python benchmarks/circuit_demand.py [--workload W] [--gpus N ...] [--mp K ...] [--bandwidths GBPS ...]
 
 Columns: iteration time with `demand = "bytes"` [ms]; of it what "gating" and "auto" take, the estimator
-`oracle` with bytes, and the rule that "auto" kept. V100, mixed precision, a sample for each GPU, direct exchange;
-SiP-Ring with a reach of 16 (6 of 16 GPUs), SiP-OCS with 16 switches, re-planned every 100 us with 20 us of
+`oracle` with bytes, and the rule that "auto" kept. V100, mixed precision, a sample for each GPU, direct
+exchange; SiP-Ring with a reach of 16 (6 of 16 GPUs), SiP-OCS with 16 switches, re-planned every 100 us with 20 us of
 dark, and set once.
 """
 

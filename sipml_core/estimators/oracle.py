@@ -44,8 +44,8 @@ class OracleForecast:
     ahead: it is taken to be where as many bytes in all had become ready. Between two arrivals the clock
     of the schedule runs with that of the run; it stands before an arrival that is overdue.
 
-    Where one plan cannot give every pair of the job two circuits (it is crowded), a circuit for what is yet to
-    come is one that something else waits for: the demand is the backlog and what arrives within the
+    Where one plan cannot give every pair of the job two circuits (it is crowded), a circuit for what is yet
+    to come is one that something else waits for: the demand is the backlog and what arrives within the
     interval, and nothing of the latter while an arrival is overdue. Elsewhere it is the larger of two: what
     was sent with the backlog; and what arrives, overdue or not, with the backlog, up to `LOOK_AHEAD` of what
     a GPU can send in the interval.
@@ -99,7 +99,8 @@ class OracleForecast:
         until = int(np.searchsorted(schedule.ready_us, self._clock_us + interval_us, side="left"))
         entries = np.append(schedule.entries, 0)  # [-1]: none yet
         coming = slice(entries[arrived - 1], entries[max(arrived, until) - 1])
-        return np.bincount(schedule.circuit[coming], weights=schedule.size_bytes[coming], minlength=circuits)
+        size_bytes = schedule.size_bytes[coming]
+        return np.bincount(schedule.circuit[coming], size_bytes, circuits).astype(np.float64)
 
     @property
     def schedule(self) -> Schedule:

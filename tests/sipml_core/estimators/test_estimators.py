@@ -89,8 +89,8 @@ class TestOracle:
         assert expect(oracle, 20.5, [0, 0], [0, 3 * B]) == [0.0, 3 * B]
 
     def test_its_clock_follows_a_run_that_lags(self, job):
-        """Until 95 us nothing was ready: the clock stands at 10 us, where the first transfer is overdue, and is
-        not asked for. When it comes the clock runs again, to 15 us at 100 us and to 17 us at 102 us."""
+        """Until 95 us nothing was ready: the clock stands at 10 us, where the first transfer is overdue, and
+        is not asked for. When it comes the clock runs again, to 15 us at 100 us and to 17 us at 102 us."""
         oracle = FORECASTS["oracle"](*job)
         assert expect(oracle, 95.0, [0, 0], [0, 0]) == [0.0, 0.0]
         assert expect(oracle, 100.0, [0, 0], [2 * B, 0], interval_us=4.0) == [2 * B, 0.0]

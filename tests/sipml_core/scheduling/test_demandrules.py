@@ -110,8 +110,8 @@ class TestPlansThatAreKept:
     """`replan_above` = 0.1 of the demand; the first plan is for 8 : 4."""
 
     def test_the_scheduler_is_asked_only_when_enough_has_moved(self):
-        """60 : 30 are the same ratios. 70 : 30 moves 0.7 - 2/3 = 0.033 of the demand, 80 : 20 0.133. After that
-        plan 75 : 25 is near."""
+        """60 : 30 are the same ratios. 70 : 30 moves 0.7 - 2/3 = 0.033 of the demand, 80 : 20 0.133. After
+        that plan 75 : 25 is near."""
         made, scheduler = driver(replan_above=0.1)
         kept = [settings is None for settings in ask(made, [60, 30], [70, 30], [80, 20], [75, 25])]
         assert kept == [True, True, False, True]
