@@ -8,9 +8,10 @@ from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
 from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
-from sipml_core.lowering.joblowering import Lowering, replicas_in_server
+from sipml_core.lowering.joblowering import Lowering
 from sipml_core.lowering.memory import check_memory, check_parameters
 from sipml_core.lowering.schedules import Pass, most_in_flight, schedule
+from sipml_core.lowering.synchronisation import Synchronisation, replicas_in_server
 
 __all__ = [
     "GroupTasks",
@@ -19,6 +20,7 @@ __all__ = [
     "NoSymmetryError",
     "Pairs",
     "Pass",
+    "Synchronisation",
     "TrafficBytes",
     "Trees",
     "check_memory",

@@ -8,7 +8,10 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import InfeasibleError
 from sipml_core.fields import float64_vector, format_bytes
+from sipml_core.lowering.gathers import Gathers
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase, replica_tasks
+from sipml_core.lowering.grouptemplate import gradient_buckets
+from sipml_core.lowering.passtasks import PassTasks
 from sipml_core.lowering.schedules import in_flight, parts_in_flight, schedule
 from sipml_core.lowering.transfers import volume
 from sipml_core.model import (
@@ -34,11 +37,21 @@ class MemoryUse:
     optimizer_bytes: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: The batch, and what the forward pass keeps for the backward pass, received copies included.
     activations_bytes: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: Parameters that are gathered for a pass, beside the part of them that is kept; None: they are all kept.
+    gathered_bytes: NDArray[np.float64] = attrs.field(
+        default=attrs.Factory(lambda self: np.zeros_like(self.parameters_bytes), takes_self=True),
+        converter=float64_vector,
+    )
+
+    @property
+    def states_bytes(self) -> NDArray[np.float64]:
+        """Return what does not grow with the batch. [devices] [bytes]"""
+        return self.parameters_bytes + self.gradients_bytes + self.optimizer_bytes + self.gathered_bytes
 
     @property
     def total_bytes(self) -> NDArray[np.float64]:
         """Return the sum of all components. [devices] [bytes]"""
-        return self.parameters_bytes + self.gradients_bytes + self.optimizer_bytes + self.activations_bytes
+        return self.states_bytes + self.activations_bytes
 
     @property
     def fullest(self) -> int:
@@ -47,7 +60,8 @@ class MemoryUse:
 
     def sentence(self, device: int) -> str:
         """Return the need of one device, by component, for messages."""
-        parts = ("parameters", "gradients", "optimizer", "activations")
+        parts = ["parameters", "gradients", "optimizer", "activations"]
+        parts += ["gathered"] if self.gathered_bytes[device] else []
         each = ", ".join(f"{part} {format_bytes(getattr(self, f'{part}_bytes')[device])}" for part in parts)
         return f"{format_bytes(self.total_bytes[device])} ({each})"
 
@@ -61,10 +75,12 @@ def memory_per_gpu(placement: Placement, plan: Plan, group: GroupTasks | None = 
     that any one segment makes again (see `recompute.checkpoints`). There are as many as micro-batches
     that the stage holds at once, counted in its list of passes. What a duplicated op reads, every device
     of its stage keeps whole. `plan.zero` divides optimizer state (1), gradients (2) and parameters (3) by
-    dp. Not counted: activation gradients and other buffers of the op that runs, communication buffers,
-    fragmentation. `group` is what `replica_tasks` returns for both; None: made here.
+    dp; then there is what a pass has gathered at once, see `Gathers.most_bytes`. Not counted: activation
+    gradients and other buffers of the op that runs, communication buffers, fragmentation. `group` is what
+    `replica_tasks` returns for both; None: made here.
     """
     graph = placement.graph.graph
+    group = group or replica_tasks(placement, plan)
     held = precision(graph.precision)
     trained = {t.parameter for t in graph.tensors if t.role is Role.GRADIENT}
     all_parameters = np.array([t.role is Role.PARAMETER for t in graph.tensors])
@@ -78,11 +94,19 @@ def memory_per_gpu(placement: Placement, plan: Plan, group: GroupTasks | None = 
     batches = in_flight.reshape(-1, placement.stages).max(axis=0).repeat(placement.limits.devices)
     return MemoryUse(
         parameters_bytes=elements @ (element_bytes * all_parameters) / _shared(plan, 3),
-        gradients_bytes=trained_elements * held.gradient_bytes / _shared(plan, 2),
+        gradients_bytes=trained_elements * plan.gradient_bytes(held) / _shared(plan, 2),
         optimizer_bytes=trained_elements * held.optimizer_bytes / _shared(plan, 1),
-        activations_bytes=batches * (elements @ (element_bytes * inputs))
-        + _activations(group or replica_tasks(placement, plan), plan),
+        activations_bytes=batches * (elements @ (element_bytes * inputs)) + _activations(group, plan),
+        gathered_bytes=_gathered(group, plan),
     )
+
+
+def _gathered(group: GroupTasks, plan: Plan) -> NDArray[np.float64]:
+    """Return the most parameters that each device has gathered at once. [devices] [bytes]"""
+    if not plan.shares_parameters:
+        return np.zeros(group.placement.devices)
+    buckets = gradient_buckets(group, plan, group.placement.limits)
+    return Gathers.of(group, PassTasks.of(group, plan), buckets, plan).most_bytes(group)
 
 
 def _shared(plan: Plan, level: int) -> int:
@@ -161,7 +185,7 @@ def check_parameters(graph: OpGraph, plan: Plan, memory_bytes: float) -> float:
     held = precision(graph.precision)
     trained = {t.parameter for t in graph.tensors if t.role is Role.GRADIENT}
     trained_elements = sum(t.elements for t in graph.tensors if t.name in trained)
-    state_bytes = held.gradient_bytes / _shared(plan, 2) + held.optimizer_bytes / _shared(plan, 1)
+    state_bytes = plan.gradient_bytes(held) / _shared(plan, 2) + held.optimizer_bytes / _shared(plan, 1)
     whole_bytes = graph.parameter_bytes / _shared(plan, 3) + trained_elements * state_bytes
     needed = whole_bytes / plan.replica_gpus
     if needed > memory_bytes:

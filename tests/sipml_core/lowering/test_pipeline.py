@@ -10,77 +10,16 @@ import pytest
 
 from sipml_core.engine import simulate
 from sipml_core.errors import InfeasibleError
-from sipml_core.lowering import GroupTemplate, Lowering, check_memory
+from sipml_core.lowering import check_memory
 from sipml_core.lowering.memory import memory_per_gpu
 from sipml_core.lowering.passtasks import row_of
 from sipml_core.lowering.schedules import Pass, PassKind, most_in_flight
-from sipml_core.model import Cluster, Fabric, Network, PlacementLimits, Plan, Routes, TaskBuilder
-from sipml_core.partition import cut_stages, fixed_layout, partition
-from sipml_core.placement import Aligned, place_in_stages
-from sipml_core.testing.worked import ThreeMicroseconds
-from sipml_core.workloads import Gpt
+from sipml_core.model import Network, Plan
+from sipml_core.testing.pipelines import lowered, pass_times, placed
+from sipml_core.testing.pipelines import run_iteration as run
+from sipml_core.testing.worked import switch
 
-GPT = Gpt(Gpt.Options(layers=8, hidden=64, heads=4, sequence=32, vocabulary=100))
 SCHEDULES = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zb-h1", 1)]
-
-
-class ByKind(ThreeMicroseconds):
-    """A GPU on which an op takes 1 to 5 us by its kind, and a slice its share."""
-
-    name = "by-kind"
-
-    def op_time_us(self, work):
-        """Return a time that is the same for equal layers."""
-        return (1.0 + len(work.kind) % 5) * work.fraction * work.samples
-
-
-def placed(plan, *, layout="megatron", tolerance=0.1, gpu=ByKind):
-    cluster = Cluster(gpus=plan.gpus, bandwidth_gbps=1.0, minimum_op_us=0.0, launch_us=0.0)
-    graph = GPT.graph(plan.micro_samples, "mixed")
-    own = gpu(gpu.Options())
-    balanced = partition(
-        graph,
-        own,
-        cluster,
-        mp=plan.mp,
-        tau_us=1e-3,
-        layout=fixed_layout(graph, layout) if plan.mp > 1 else None,
-    )
-    time_us = np.maximum.reduceat(balanced.duration_us, balanced.first[:-1])
-    part = cut_stages(graph, time_us, plan.model_parts, tolerance)
-    limits = PlacementLimits(devices=plan.mp)
-    return place_in_stages(Aligned(Aligned.Options()), balanced, limits, part, plan.pp)
-
-
-def lowered(plan, **kwargs):
-    template = GroupTemplate.of(placed(plan, **kwargs), plan)
-    return Lowering.of(template, Cluster(gpus=plan.gpus, bandwidth_gbps=1.0))
-
-
-def switch(gpus, gbps):
-    def route(src, dst):
-        return Routes(links=np.column_stack([src, gpus + dst]), latency_us=np.zeros(len(src)))
-
-    return Fabric(gpus=gpus, link_gbps=np.full(2 * gpus, gbps), route=route)
-
-
-def run(lowering, gbps=1e9, kernel="c"):
-    """The timeline of all GPUs, with the nodes of tasks [replicas, micro-batches, tasks]."""
-    builder = TaskBuilder(lowering.plan.gpus, ("work", "sync"))
-    label = np.zeros(len(lowering.template.group.subop), dtype=np.int32)
-    nodes, mark = lowering._iteration(builder, lowering.plan.dp, label, 0)
-    graph = builder.build(mark)
-    return simulate(graph, Network.of(switch(graph.gpus, gbps), graph), kernel=kernel), nodes
-
-
-def pass_times(lowering):
-    """What each kind of pass over each part takes on one device of its stage. [us]"""
-    template = lowering.template
-    group, row = template.group, template.passes.row
-    first = group.device % lowering.plan.mp == 0
-    return np.bincount(
-        row[first & (row >= 0)], group.duration_us[first & (row >= 0)], len(template.passes.sinks)
-    )
 
 
 def critical_path_us(lowering):
