@@ -13,7 +13,7 @@ from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import balanced_graph, op_graph, placed, slice_times
 from sipml_core.errors import ConfigError
-from sipml_core.lowering import Trees, check_memory, check_parameters, replica_tasks
+from sipml_core.lowering import Trees, check_parameters, memory_need, replica_tasks
 from sipml_core.model import Fabric, GroupShape, LinkTable, Placement, Plan, Prices, ReplicaShape
 from sipml_core.placement import check_reach, placement_limits
 from sipml_core.plugin import AllReduce, Exchange, WeightedRing
@@ -145,9 +145,9 @@ def variants_of(
     times = reuse(slice_times, graph, case.gpu, cluster)
     balanced = reuse(balanced_graph, graph, layout, case.gpu, cluster, plan, paid, times)
     placement = reuse(placed, case.job.placer, balanced, limits, plan)
-    memory_bytes = reuse(
-        check_memory, placement, plan, case.gpu.memory_bytes, reuse(replica_tasks, placement, plan)
-    )
+    # A refusal is kept as well: it is the same on every network that places alike.
+    tasks = reuse(replica_tasks, placement, plan)
+    memory_bytes = reuse(memory_need, placement, plan, case.gpu.memory_bytes, tasks).checked_bytes
     return [
         Variant(
             case=case,

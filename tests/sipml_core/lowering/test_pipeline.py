@@ -10,7 +10,7 @@ import pytest
 
 from sipml_core.engine import simulate
 from sipml_core.errors import InfeasibleError
-from sipml_core.lowering import check_memory
+from sipml_core.lowering import check_memory, check_parameters
 from sipml_core.lowering.memory import memory_per_gpu
 from sipml_core.lowering.passtasks import row_of
 from sipml_core.lowering.schedules import Pass, PassKind, most_in_flight
@@ -246,10 +246,44 @@ def test_a_refusal_names_the_fullest_stage_and_what_would_do():
     message = str(refused.value)
     assert "gpt with mp=1, pp=4, dp=2, global_batch=16, micro_batch=1, schedule 1f1b, zero=0" in message
     assert "device 0 of stage 0 needs" in message
-    assert 'recompute = "selective" would do, or raise mp or pp, or lower micro_batch' in message
-    states = need.total_bytes.max() - need.activations_bytes.max() / 2
-    with pytest.raises(InfeasibleError, match=r"; raise mp or pp, or lower micro_batch$"):
-        check_memory(placement, attrs.evolve(plan, recompute="full"), states / 3)
+    assert message.endswith('; recompute = "selective" or zero = 1 would do, or raise mp or pp')
+
+
+def refusal(placement, plan, memory_bytes):
+    with pytest.raises(InfeasibleError) as refused:
+        check_memory(placement, plan, memory_bytes)
+    return str(refused.value).rpartition("; ")[2]
+
+
+def test_what_would_do_does():
+    """The smallest change of each kind that fits; then several together; then only more GPUs a replica.
+
+    Of 16 bytes of states a parameter two replicas with zero = 1 keep 10; activations go with the micro-batch.
+    """
+    plan = Plan(mp=1, pp=4, dp=2, global_batch=32, micro_batch=4, recompute="full")
+    placement = placed(plan)
+    use = memory_per_gpu(placement, plan)
+    states, kept = use.states_bytes[use.fullest], use.activations_bytes[use.fullest]
+    larger = "raise mp or pp"
+    half = refusal(placement, plan, states + kept / 2)
+    assert half == f"micro_batch = 2 or zero = 1 would do, or {larger}"
+    both = refusal(placement, plan, states * 10 / 16 + kept / 4)
+    assert both == f"micro_batch = 1 and zero = 1 would do, or {larger}"
+    assert refusal(placement, plan, 0.1 * states) == larger
+
+
+def test_states_alone_are_refused_with_the_level_that_would_do():
+    """16 bytes a parameter on four stages; shared over two replicas in full, 8."""
+    plan = Plan(mp=1, pp=4, dp=2, global_batch=8, micro_batch=1)
+    graph = placed(plan).graph.graph
+    quarter = graph.parameter_elements / 4
+    assert check_parameters(graph, plan, 16 * quarter) == 16 * quarter
+    with pytest.raises(InfeasibleError, match=r"with zero = 1 they would fit, or raise mp or pp$"):
+        check_parameters(graph, plan, 15 * quarter)
+    with pytest.raises(InfeasibleError, match=r"with zero = 3 they would fit"):
+        check_parameters(graph, plan, 8 * quarter)
+    with pytest.raises(InfeasibleError, match=r"has [0-9.]+ kB; raise mp or pp$"):
+        check_parameters(graph, plan, 7 * quarter)
 
 
 @pytest.mark.parametrize("steps", ["fluid", "explicit"])
