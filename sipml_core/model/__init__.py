@@ -11,6 +11,7 @@ from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
 from sipml_core.model.hints import FabricHints, FabricWords
+from sipml_core.model.modelflops import ModelFlops
 from sipml_core.model.network import Network, check_routes, refuse_excess
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
 from sipml_core.model.opwork import OpWork, op_work
@@ -53,6 +54,7 @@ __all__ = [
     "FoldableControl",
     "GroupShape",
     "LinkTable",
+    "ModelFlops",
     "Network",
     "Nodes",
     "Op",

@@ -16,6 +16,7 @@ from sipml_core.model import (
     Cluster,
     Fabric,
     GroupShape,
+    ModelFlops,
     Network,
     OpGraph,
     OpWork,
@@ -187,6 +188,16 @@ class Workload(Component):
     def training_tokens(self) -> float | None:
         """Tokens whose training time is reported where accuracy was not measured; None: no such number."""
         return None
+
+    @property
+    def token_flops(self) -> ModelFlops | None:
+        """FLOPs of a training step for one token; None: no utilisation is reported."""
+        return None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of a result should know of this model, a sentence each."""
+        return ()
 
     @abstractmethod
     def graph(self, samples: int, precision: str) -> OpGraph:
