@@ -9,13 +9,14 @@ from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
 from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
 from sipml_core.lowering.joblowering import Lowering, replicas_in_server
-from sipml_core.lowering.memory import check_memory, check_parameters
+from sipml_core.lowering.memory import MemoryUse, check_memory, check_parameters, fitting_memory
 from sipml_core.lowering.schedules import Pass, most_in_flight, schedule
 
 __all__ = [
     "GroupTasks",
     "GroupTemplate",
     "Lowering",
+    "MemoryUse",
     "NoSymmetryError",
     "Pairs",
     "Pass",
@@ -23,6 +24,7 @@ __all__ = [
     "Trees",
     "check_memory",
     "check_parameters",
+    "fitting_memory",
     "fold",
     "most_in_flight",
     "replica_tasks",

@@ -17,7 +17,7 @@ from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.passtasks import row_of
 from sipml_core.lowering.shardedstates import SharedStates
-from sipml_core.model import Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
+from sipml_core.model import PIPELINE, TENSOR, Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
 
 
 def lower(
@@ -223,6 +223,9 @@ class Lowering:
             gpu_of[:, None, transfers.device],
             transfers.size_bytes,
             transfers.position + priority + unit * self.template.passes.slots_of(first_user, every),
+            kind=np.where(
+                transfers.sender // self.plan.mp == transfers.device // self.plan.mp, TENSOR, PIPELINE
+            ),
         )
 
         # Columns of tasks and transfers, and of those that wait for them; the same in every micro-batch.

@@ -93,7 +93,14 @@ def _shared(plan: Plan, level: int) -> int:
 def check_memory(
     placement: Placement, plan: Plan, memory_bytes: float, group: GroupTasks | None = None
 ) -> float:
-    """Return what the fullest GPU needs, if that is at most `memory_bytes`. [bytes]
+    """Return what the fullest GPU needs, if that is at most `memory_bytes`; see `fitting_memory`. [bytes]"""
+    return float(fitting_memory(placement, plan, memory_bytes, group).total_bytes.max())
+
+
+def fitting_memory(
+    placement: Placement, plan: Plan, memory_bytes: float, group: GroupTasks | None = None
+) -> MemoryUse:
+    """Return what each GPU of a replica needs, if none needs more than `memory_bytes`.
 
     Raises
     ------
@@ -108,7 +115,7 @@ def check_memory(
             f"{_device(placement, use.fullest)} needs {use.sentence(use.fullest)}, the GPU has "
             f"{format_bytes(memory_bytes)}; {_remedy(placement, plan, memory_bytes)}"
         )
-    return needed
+    return use
 
 
 def _degrees(plan: Plan) -> str:

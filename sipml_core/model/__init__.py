@@ -20,26 +20,34 @@ from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompu
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
-from sipml_core.model.results import FAILED, INFEASIBLE, OK, UNFINISHED, CaseResult, Result
+from sipml_core.model.results import FAILED, INFEASIBLE, LANGUAGE, OK, UNFINISHED, CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
 from sipml_core.model.timeline import Timeline
 from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model.traffickinds import CONTEXT, EXPERT, GRADIENT, PIPELINE, TENSOR, TRAFFIC_KINDS
 
 __all__ = [
     "BARRIER",
+    "CONTEXT",
+    "EXPERT",
     "FAILED",
+    "GRADIENT",
     "INFEASIBLE",
+    "LANGUAGE",
     "MAX_GPUS",
     "MAX_RANK",
     "MAX_SAMPLES",
     "NO_LINK",
     "OK",
+    "PIPELINE",
     "PRECISIONS",
     "RECOMPUTE",
     "SCHEDULES",
     "SILENT",
+    "TENSOR",
+    "TRAFFIC_KINDS",
     "UNFINISHED",
     "Axis",
     "BalancedGraph",

@@ -158,6 +158,10 @@ class GpuModel(Component):
     def op_time_us(self, work: OpWork) -> float:
         """Time the kernel runs, launch latency not included. [us]"""
 
+    def peak_tflops(self, precision: str) -> float | None:
+        """Peak of matrix products, of which utilisation is a share; None: not known. [TFLOP/s]"""
+        return None
+
     def extrapolation(self, work: OpWork) -> float:
         """By which factor the work lies outside what this model was measured at; 1: it does not."""
         return 1.0

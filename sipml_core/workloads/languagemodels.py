@@ -158,7 +158,7 @@ class ConfiguredModel(LanguageModel):
 
 
 class Gpt3(LanguageModel):
-    """GPT-3 (Brown et al. 2020, table 2.1): 174.6 billion parameters, dropout 0.1 as Megatron-LM trains it."""
+    """GPT-3 (Brown et al. 2020, table 2.1): 174.6 billion parameters, dropout 0.1 as in Megatron-LM."""
 
     name = "gpt3-175b"
     summary = "GPT-3 of 175 billion parameters, sequence 2048"

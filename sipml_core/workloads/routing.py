@@ -17,7 +17,7 @@ def expert_shares(experts: int, skew: float, seed: int, layer: int) -> NDArray[n
 
     >>> expert_shares(4, 0.0, 0, 0).tolist()
     [0.25, 0.25, 0.25, 0.25]
-    >>> float(expert_shares(8, 0.5, 1, 3).sum())
+    >>> round(float(expert_shares(8, 0.5, 1, 3).sum()), 9)
     1.0
     """
     if skew == 0:
@@ -31,8 +31,8 @@ def kept_shares(shares: NDArray[np.float64], capacity_factor: float | None) -> N
 
     What is more is dropped. None: nothing is.
 
-    >>> kept_shares(np.array([0.5, 0.25, 0.25]), 1.2).tolist()
-    [0.4, 0.25, 0.25]
+    >>> kept_shares(np.array([0.625, 0.125, 0.125, 0.125]), 2.0).tolist()
+    [0.5, 0.125, 0.125, 0.125]
     """
     if capacity_factor is None:
         return shares
