@@ -89,7 +89,7 @@ def _layer(b: GraphBuilder, name: str, x: str, shape: ModelShape, run: Execution
         return token_norm(b, f"{name}.{which}", tensor, rms=shape.rms_norm)
 
     def added(which: str, branch: str, residual: str) -> str:
-        add = layers.dropout_add if shape.dropout else _add
+        add = layers.dropout_add if shape.dropout else layers.add
         return add(b, f"{name}.{which}", branch, residual)
 
     before = (lambda _, tensor: tensor) if shape.post_norm else norm
@@ -101,7 +101,7 @@ def _layer(b: GraphBuilder, name: str, x: str, shape: ModelShape, run: Execution
         made = expert_layer(b, f"{name}.moe", inner, shape.experts, run.experts)
         if shape.experts.shared_width:
             shared = gated_layer(b, f"{name}.shared", inner, shape.experts.shared_width, bias=False)
-            made = _add(b, f"{name}.shared.sum", shared, made)
+            made = layers.add(b, f"{name}.shared.sum", shared, made)
     else:
         made = _feed_forward(b, f"{name}.mlp", inner, shape)
     return after("norm2", added("residual2", made, x))
@@ -111,23 +111,6 @@ def _feed_forward(b: GraphBuilder, name: str, x: str, shape: ModelShape) -> str:
     if shape.gated:
         return gated_layer(b, name, x, shape.feed_forward, bias=shape.feed_forward_bias)
     return layers.feed_forward(b, name, x, shape.feed_forward, "gelu")
-
-
-def _add(b: GraphBuilder, name: str, branch: str, residual: str) -> str:
-    """Append a residual addition without dropout: the gradient of both is that of the sum."""
-    n, s, h = b.shape(branch)
-    y = f"{name}.y"
-    b.op(
-        name,
-        "elementwise",
-        {"n": n, "s": s, "h": h},
-        {**_TOKENS, "h": Split.COLUMN},
-        flops=1.0 * n * s * h,
-        reads={branch: "n s h", residual: "n s h"},
-        writes={y: "n s h"},
-        passes=(branch, residual),
-    )
-    return y
 
 
 def _head(b: GraphBuilder, x: str, shape: ModelShape, table: str) -> None:

@@ -96,6 +96,23 @@ def dropout_add(b: GraphBuilder, name: str, branch: str, residual: str) -> str:
     return y
 
 
+def add(b: GraphBuilder, name: str, branch: str, residual: str) -> str:
+    """branch + residual, without dropout; both have the gradient of the sum."""
+    n, s, h = b.shape(branch)
+    y = f"{name}.y"
+    b.op(
+        name,
+        "elementwise",
+        {"n": n, "s": s, "h": h},
+        {**_TOKENS, "h": Split.COLUMN},
+        flops=1.0 * n * s * h,
+        reads={branch: "n s h", residual: "n s h"},
+        writes={y: "n s h"},
+        passes=(branch, residual),
+    )
+    return y
+
+
 def self_attention(b: GraphBuilder, name: str, x: str, heads: int) -> str:
     """Multi-head attention of a sequence to itself, output projection included."""
     q, k, v = _project(b, f"{name}.qkv", x, heads, ("q", "k", "v"))
