@@ -92,6 +92,7 @@ def _duration(workload: Workload, tokens_per_s: float, gpus: int) -> dict[str, f
 
 def _memory(compiled: CompiledCase) -> dict[str, float]:
     """Return what the fullest GPU holds, by kind."""
-    use = compiled.variant.memory
-    kinds = ("parameters", "gradients", "optimizer", "activations")
-    return {f"memory_{kind}_bytes": float(getattr(use, f"{kind}_bytes")[use.fullest]) for kind in kinds}
+    use, kinds = compiled.variant.memory, ("parameters", "gradients", "optimizer", "activations")
+    held = {f"memory_{kind}_bytes": float(getattr(use, f"{kind}_bytes")[use.fullest]) for kind in kinds}
+    held["memory_parameters_bytes"] += float(use.gathered_bytes[use.fullest])
+    return held
