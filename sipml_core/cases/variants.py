@@ -13,7 +13,7 @@ from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import balanced_graph, op_graph, placed, slice_times
 from sipml_core.errors import ConfigError
-from sipml_core.lowering import Trees, check_parameters, memory_need, replica_tasks
+from sipml_core.lowering import MemoryUse, Trees, check_parameters, memory_need, replica_tasks
 from sipml_core.model import Fabric, GroupShape, LinkTable, Placement, Plan, Prices, ReplicaShape
 from sipml_core.placement import check_reach, placement_limits
 from sipml_core.plugin import AllReduce, Exchange, WeightedRing
@@ -33,12 +33,19 @@ class Variant:
     exchange: Exchange
     group: GroupShape
     placement: Placement
-    #: What the fullest GPU needs. [bytes]
-    memory_bytes: float
+    #: What each GPU of a replica needs.
+    memory: MemoryUse
+    #: Forward ops that run a second time. [ops]
+    runs_again: NDArray[np.bool_]
     #: Shape into which the replicas are arranged to sum gradients, innermost last.
     tiers: tuple[int, ...]
     #: Rings that run at the same time; none: one, in order.
     rings: tuple[WeightedRing, ...]
+
+    @property
+    def memory_bytes(self) -> float:
+        """Return what the fullest GPU needs. [bytes]"""
+        return float(self.memory.total_bytes.max())
 
 
 def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> GroupShape:
@@ -147,7 +154,7 @@ def variants_of(
     placement = reuse(placed, case.job.placer, balanced, limits, plan)
     # A refusal is kept as well: it is the same on every network that places alike.
     tasks = reuse(replica_tasks, placement, plan)
-    memory_bytes = reuse(memory_need, placement, plan, case.gpu.memory_bytes, tasks).checked_bytes
+    memory = reuse(memory_need, placement, plan, case.gpu.memory_bytes, tasks).checked
     return [
         Variant(
             case=case,
@@ -156,7 +163,8 @@ def variants_of(
             exchange=exchange,
             group=group,
             placement=placement,
-            memory_bytes=memory_bytes,
+            memory=memory,
+            runs_again=tasks.checkpoints.runs_again,
             tiers=all_reduce.tiers(replicas),
             rings=all_reduce.rings(replicas),
         )

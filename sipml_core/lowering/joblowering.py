@@ -22,7 +22,7 @@ from sipml_core.lowering.synchronisation import (
     Synchronisation,
     server_tiers,
 )
-from sipml_core.model import Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
+from sipml_core.model import PIPELINE, TENSOR, Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
 
 
 def lower(
@@ -209,6 +209,9 @@ class Lowering:
             gpu_of[:, None, transfers.device],
             transfers.size_bytes,
             transfers.position + priority + unit * self.template.passes.slots_of(first_user, every),
+            kind=np.where(
+                transfers.sender // self.plan.mp == transfers.device // self.plan.mp, TENSOR, PIPELINE
+            ),
         )
 
         # Columns of tasks and transfers, and of those that wait for them; the same in every micro-batch.

@@ -12,6 +12,7 @@ from sipml_core.model.fabric import Fabric
 from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
 from sipml_core.model.hashing import hashed_choice
 from sipml_core.model.hints import FabricHints, FabricWords
+from sipml_core.model.modelflops import ModelFlops
 from sipml_core.model.network import Network, check_routes, refuse_excess
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
 from sipml_core.model.opwork import OpWork, op_work
@@ -20,26 +21,34 @@ from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompu
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
-from sipml_core.model.results import FAILED, INFEASIBLE, OK, UNFINISHED, CaseResult, Result
+from sipml_core.model.results import FAILED, INFEASIBLE, LANGUAGE, OK, UNFINISHED, CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
 from sipml_core.model.timeline import Timeline
 from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model.traffickinds import CONTEXT, EXPERT, GRADIENT, PIPELINE, TENSOR, TRAFFIC_KINDS
 
 __all__ = [
     "BARRIER",
+    "CONTEXT",
+    "EXPERT",
     "FAILED",
+    "GRADIENT",
     "INFEASIBLE",
+    "LANGUAGE",
     "MAX_GPUS",
     "MAX_RANK",
     "MAX_SAMPLES",
     "NO_LINK",
     "OK",
+    "PIPELINE",
     "PRECISIONS",
     "RECOMPUTE",
     "SCHEDULES",
     "SILENT",
+    "TENSOR",
+    "TRAFFIC_KINDS",
     "UNFINISHED",
     "Axis",
     "BalancedGraph",
@@ -54,6 +63,7 @@ __all__ = [
     "FoldableControl",
     "GroupShape",
     "LinkTable",
+    "ModelFlops",
     "Network",
     "Nodes",
     "Op",
