@@ -23,7 +23,7 @@ from sipml_core.model.results import FAILED, INFEASIBLE, OK, UNFINISHED, CaseRes
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
-from sipml_core.model.timeline import Timeline
+from sipml_core.model.timeline import LinkSamples, Timeline, TransferTimes
 from sipml_core.model.traffic import TrafficMatrix
 
 __all__ = [
@@ -52,6 +52,7 @@ __all__ = [
     "FabricWords",
     "FoldableControl",
     "GroupShape",
+    "LinkSamples",
     "LinkTable",
     "Network",
     "Nodes",
@@ -78,6 +79,7 @@ __all__ = [
     "Tensor",
     "Timeline",
     "TrafficMatrix",
+    "TransferTimes",
     "TreatsAlike",
     "UnsharedFabric",
     "at_rows",
