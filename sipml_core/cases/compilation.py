@@ -25,7 +25,7 @@ from sipml_core.cases.steps import (
 )
 from sipml_core.cases.variants import Variant, exchange_trees, group_shape, offered_exchanges, variants_of
 from sipml_core.errors import InfeasibleError
-from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
+from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
 from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
 from sipml_core.scheduling import ScheduledCircuits
 
@@ -44,6 +44,9 @@ class CompiledCase:
     #: GPUs whose accounts count.
     simulated: NDArray[np.int32]
     traffic: TrafficBytes
+    lowering: Lowering
+    #: How the simulated groups stand for the others; None: all are simulated.
+    folded: Folded | None = None
 
     @property
     def case(self) -> Case:
@@ -163,6 +166,7 @@ def compile_variant(variant: Variant, reuse: Reuse) -> CompiledCase:
         circuits=driven.circuits,
         simulated=lowering.gpu_of.reshape(-1),
         traffic=lowering.template.traffic,
+        lowering=lowering,
     )
 
 
@@ -230,6 +234,8 @@ def _folded(variant: Variant, lowering: Lowering, reuse: Reuse) -> CompiledCase 
         circuits=circuits,
         simulated=folded.gpus,
         traffic=lowering.template.traffic,
+        lowering=lowering,
+        folded=folded,
     )
 
 

@@ -220,14 +220,14 @@ class KernelSession:
 
     def timeline(self, decisions: int = 0) -> Timeline:
         self._lib.engine_report(self._run)
-        copies = {name: values.copy() for name, values in self._accounts.items()}
+        copies: dict[str, Any] = {name: values.copy() for name, values in self._accounts.items()}
         recorded: dict[str, Any] = {}
         if len(self._sample_bytes):
             interval_us = self._ffi.new("double *")
             rows = self._lib.engine_samples(self._run, interval_us)
             recorded = {
                 "transfers": TransferTimes(
-                    **{name: self._record[name][: self.tasks.transfers] for name in _RECORD.names[:4]}
+                    **{name: self._record[name][: self.tasks.transfers] for name in ("head_us", "moved_us", "left_us", "held_by")}
                 ),
                 "samples": link_samples(
                     interval_us[0], self._sample_bytes[:rows], copies["link_bytes"], self.now_us

@@ -5,20 +5,23 @@ Imports `placement` and what is below it.
 """
 
 from sipml_core.lowering.exchanges import Trees
-from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
+from sipml_core.lowering.folding import Folded, NoSymmetryError, Pairs, fold
 from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
 from sipml_core.lowering.joblowering import Lowering, replicas_in_server
 from sipml_core.lowering.memory import check_memory, check_parameters
 from sipml_core.lowering.schedules import Pass, most_in_flight, schedule
+from sipml_core.lowering.taskorigins import TaskOrigins, task_origins
 
 __all__ = [
+    "Folded",
     "GroupTasks",
     "GroupTemplate",
     "Lowering",
     "NoSymmetryError",
     "Pairs",
     "Pass",
+    "TaskOrigins",
     "TrafficBytes",
     "Trees",
     "check_memory",
@@ -28,4 +31,5 @@ __all__ = [
     "replica_tasks",
     "replicas_in_server",
     "schedule",
+    "task_origins",
 ]

@@ -6,6 +6,7 @@ Imports only `fields` and `errors`.
 
 from sipml_core.model.advanced import FoldableControl, TreatsAlike, UnsharedFabric
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
+from sipml_core.model.caserecord import PASS_KINDS, TRAFFIC_KINDS, CaseRecord, CircuitDecision, Images
 from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
@@ -37,13 +38,17 @@ __all__ = [
     "OK",
     "PRECISIONS",
     "RECOMPUTE",
+    "PASS_KINDS",
     "SCHEDULES",
     "SILENT",
+    "TRAFFIC_KINDS",
     "UNFINISHED",
     "Axis",
     "BalancedGraph",
+    "CaseRecord",
     "CaseResult",
     "CircuitControl",
+    "CircuitDecision",
     "CircuitPlan",
     "Cluster",
     "Execution",
@@ -52,6 +57,7 @@ __all__ = [
     "FabricWords",
     "FoldableControl",
     "GroupShape",
+    "Images",
     "LinkSamples",
     "LinkTable",
     "Network",

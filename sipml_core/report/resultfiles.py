@@ -45,7 +45,7 @@ def write_result(result: Result, folder: Path) -> list[Path]:
     ``inputs/`` a copy of each file that the experiment names: the folder repeats the run wherever it is.
     """
     inputs = Inputs.of(result)
-    document = attrs.asdict(result, filter=lambda field, _: field.name != "timelines")
+    document = attrs.asdict(result, filter=lambda field, _: field.name not in ("timelines", "recorded"))
     files = {
         "result.json": to_json(inputs.document(document)),
         "summary.csv": summary_csv(result.cases),

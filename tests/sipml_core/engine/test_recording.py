@@ -45,7 +45,7 @@ def test_a_transfer_does_not_move_while_its_circuit_is_dark(kit, kernel):
 
 @pytest.mark.parametrize("kernel", ["c", "reference"])
 def test_samples_of_links_follow_the_rates(kit, kernel):
-    """One transfer of 12000 bytes at 1000 bytes/us, samples kept at most 8: the interval has doubled to 2 us."""
+    """12000 bytes at 1000 bytes/us, at most 8 samples: the interval has doubled to 2 us."""
     job = kit.job(gpus=2)
     job.send("a", 0, 1, 12_000.0)
     tasks = job.build()
@@ -110,5 +110,5 @@ def test_recording_changes_no_bit_of_a_run(kit, queue):
 
 
 def test_an_odd_number_of_samples_is_refused():
-    with pytest.raises(SipmlError, match="Recording.samples must be even, got 7"):
+    with pytest.raises(SipmlError, match=r"Recording\.samples must be even, got 7"):
         Recording(samples=7)
