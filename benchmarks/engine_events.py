@@ -3,8 +3,8 @@
     python benchmarks/engine_events.py [--record] [CASE ...]
 
 Each case runs in a process of its own, so that its peak memory is its own. Times are those of the
-processor, which other processes disturb less; the time that a circuit driver takes to decide is left out. With --record the course of each
-transfer and samples of the links are kept, as `run --details` does.
+processor, which other processes disturb less; the time that a circuit driver takes to decide is left out.
+With --record the course of each transfer and samples of the links are kept, as `run --details` does.
 """
 
 from __future__ import annotations

@@ -118,9 +118,7 @@ class ExperimentRun:
                     self._compile_again(attempt)
             if attempt.variants is not None:
                 variants, attempt.variants = attempt.variants, None
-                attempt.found = fastest_variant(
-                    variants, self._clock, progress, details=self._details
-                )
+                attempt.found = fastest_variant(variants, self._clock, progress, details=self._details)
         except LimitError:
             raise
         except SipmlError as error:

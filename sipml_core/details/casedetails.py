@@ -190,7 +190,6 @@ class CaseDetails:
     def traffic(self) -> Table:
         """Return the bytes that each pair of GPUs sent, by kind, in the whole run."""
         record = self.record
-        # A pair of the network has one kind: its ends are in the same places whatever is sent.
         pair, kind = record.network.transfer_pair, record.kind
         key, where = np.unique(pair.astype(np.int64) * len(TRAFFIC_KINDS) + kind, return_inverse=True)
         size_bytes = np.bincount(where.reshape(-1), record.tasks.size_bytes, len(key))
@@ -233,8 +232,8 @@ class CaseDetails:
         """Return the course of each transfer: it joins its queue, is at its head, moves, leaves, arrives.
 
         `waited_for` is what had to end before it could join, the last of all; `behind` the transfer that it
-        waited for in its queue; `held_by` the link that held it back at its end. Times of an image are those of
-        the transfer that was simulated, `transfer` is its number.
+        waited for in its queue; `held_by` the link that held it back at its end. Times of an image are those
+        of the transfer that was simulated, `transfer` is its number.
         """
         record, tasks, timeline = self.record, self.record.tasks, self.record.timeline
         times, first = timeline.transfers, self.record.tasks.compute_tasks
@@ -272,7 +271,10 @@ class CaseDetails:
         by_task = (cause >= 0) & (cause < first)
         # Tasks of one op and micro-batch are called the same.
         node = cause[by_task]
-        key = record.op[node].astype(np.int64) * (record.micro_batch.max(initial=0) + 2) + record.micro_batch[node]
+        key = (
+            record.op[node].astype(np.int64) * (record.micro_batch.max(initial=0) + 2)
+            + record.micro_batch[node]
+        )
         _, some, where = np.unique(key, return_index=True, return_inverse=True)
         told = np.array([task_name(record, int(node[k])) for k in some], dtype=object)
         names[by_task] = told[where.reshape(-1)] if len(told) else ""
@@ -322,16 +324,15 @@ class CaseDetails:
                 src_in, dst_in = (src, dst) if gpu_in is None else (gpu_in[src], gpu_in[dst])
                 wanted = np.flatnonzero(self.wanted[src_in] | self.wanted[dst_in])
                 for k in wanted.tolist():
-                    yield (
-                        number, decision.at_us, int(src_in[k]), int(dst_in[k]), float(decision.before_gbps[k]),
-                        float(decision.kept_gbps[k]), float(decision.after_gbps[k]), float(decision.dark_us[k]),
-                    )  # fmt: skip
+                    values = (decision.before_gbps, decision.kept_gbps, decision.after_gbps, decision.dark_us)
+                    ends = int(src_in[k]), int(dst_in[k])
+                    yield (number, decision.at_us, *ends, *(float(each[k]) for each in values))
 
     def passes(self) -> Table:
-        """Return the passes of each stage of the simulated replicas, in order: from the first task to the last.
+        """Return the passes of each stage of the simulated replicas, in order: from first to last task.
 
-        Names are those of charts of schedules: F3 forward of micro-batch 3, B backward, W gradients of parameters,
-        U the optimizer.
+        Names are those of charts of schedules: F3 forward of micro-batch 3, B backward, W gradients of
+        parameters, U the optimizer.
         """
         record, timeline, tasks = self.record, self.record.timeline, self.record.tasks
         nodes = np.flatnonzero(record.pass_kind >= 0)
@@ -349,9 +350,7 @@ class CaseDetails:
             seen &= np.isin(keys[:, 1], self.selection.replicas)
         order = np.flatnonzero(seen)[np.argsort(since_us[seen], kind="stable")]
         keys = keys[order]
-        names = [
-            f"{'FBWU'[kind]}{batch}" if kind < 3 else "U" for _, _, _, _, batch, kind in keys.tolist()
-        ]
+        names = [f"{'FBWU'[kind]}{batch}" if kind < 3 else "U" for _, _, _, _, batch, kind in keys.tolist()]
         return {
             "iteration": keys[:, 0], "replica": keys[:, 1], "stage": keys[:, 2], "part": keys[:, 3],
             "micro_batch": keys[:, 4], "kind": keys[:, 5], "name": np.array(names, dtype=object),
@@ -359,7 +358,7 @@ class CaseDetails:
         }  # fmt: skip
 
     def collectives(self) -> Table:
-        """Return the sums of gradients, one row for each bucket and iteration: its transfers have one priority."""
+        """Return the sums of gradients, one row for each bucket and iteration."""
         record, tasks, timeline = self.record, self.record.tasks, self.record.timeline
         first = tasks.compute_tasks
         mine = np.flatnonzero(record.kind == TRAFFIC_KINDS.index("gradient"))
@@ -369,7 +368,8 @@ class CaseDetails:
         np.minimum.at(since_us, where.reshape(-1), timeline.start_us[first:][mine])
         np.maximum.at(until_us, where.reshape(-1), timeline.end_us[first:][mine])
         seen = self.selection.in_window(since_us, until_us)
-        bucket = np.arange(len(priority)) % max(1, len(priority) // record.iterations)
+        bucket = np.zeros(len(priority), np.int64)
+        bucket[where.reshape(-1)] = record.bucket[mine]
         return {
             "bucket": bucket[seen], "bytes": size_bytes[seen] * len(self.images),
             "since_us": since_us[seen], "until_us": until_us[seen],
@@ -409,7 +409,10 @@ class CaseDetails:
         for image in self.images:
             gpu_in = self.gpus_in(image)
             for circuit, mine in sorted(spans.items()):
-                src, dst = int(gpu_in[network.circuit_src[circuit]]), int(gpu_in[network.circuit_dst[circuit]])
+                src, dst = (
+                    int(gpu_in[network.circuit_src[circuit]]),
+                    int(gpu_in[network.circuit_dst[circuit]]),
+                )
                 kept = [s for s in mine if s.until_us > s.since_us and (s.gbps > 0 or s.dark)]
                 if kept and (self.wanted[src] or self.wanted[dst]):
                     found[src, dst] = kept

@@ -46,7 +46,7 @@ def task_before(tasks: TaskGraph, timeline: Timeline) -> NDArray[np.int32]:
 
 
 def queued_behind(record: CaseRecord) -> NDArray[np.int32]:
-    """Return the transfer that each one waited for in its queue; -1: it had it to itself at once. [transfers]"""
+    """Return the transfer that each one waited for in its queue; -1: none. [transfers]"""
     tasks, times = record.tasks, record.timeline.transfers
     assert times is not None
     queue = tasks.src if record.queue == "source" else record.network.transfer_pair
@@ -83,8 +83,8 @@ class PathStep:
 def critical_path(record: CaseRecord) -> list[PathStep]:
     """Return the chain of causes that leads to the end of the run, from its start: spans that add up to it.
 
-    From what ended last one goes back to what it waited for last: a task to its cause or to the task before on
-    its GPU, a transfer to the one before in its queue or to its cause.
+    From what ended last one goes back to what it waited for last: a task to its cause or to the task before
+    on its GPU, a transfer to the one before in its queue or to its cause.
     """
     tasks, timeline = record.tasks, record.timeline
     cause, before = last_cause(tasks, timeline), task_before(tasks, timeline)
@@ -143,9 +143,15 @@ def _steps_of(
         if until_us > since_us:
             steps.append(
                 PathStep(
-                    what=what, name=transfer_name(record, t), kind=kind, node=node, since_us=since_us,
-                    where=record.link_name(link) if link is not None else "", until_us=until_us, link=link,
-                )  # fmt: skip
+                    what=what,
+                    name=transfer_name(record, t),
+                    kind=kind,
+                    node=node,
+                    since_us=since_us,
+                    where=record.link_name(link) if link is not None else "",
+                    until_us=until_us,
+                    link=link,
+                )
             )
             until_us = since_us
     if behind[t] != NONE:

@@ -1,8 +1,8 @@
 """Perfetto's trace format, as far as it is needed: slices, counters and arrows on tracks, written in bulk.
 
-A trace is a list of packets (`protos/perfetto/trace/trace.proto` and its neighbours; the field numbers below are
-theirs). Varints may be longer than they must be, so fields have fixed widths and all slices are encoded as one
-matrix of bytes: a million take a second or two.
+A trace is a list of packets (`protos/perfetto/trace/trace.proto` and its neighbours; the field numbers below
+are theirs). Varints may be longer than they must be, so fields have fixed widths and all slices are encoded
+as one matrix of bytes: a million take a second or two.
 """
 
 from __future__ import annotations
@@ -124,8 +124,8 @@ class Trace:
         track, name
             As `track` and `name` returned them. [slices]
         flow_at, flow_id, flow_ends
-            Arrows: slice of this call that each touches, the number of the arrow, and whether it ends there. An
-            arrow goes from slice to slice in order of time. [touches]
+            Arrows: slice of this call that each touches, the number of the arrow, and whether it ends there.
+            An arrow goes from slice to slice in order of time. [touches]
         """
         flow_at = np.empty(0, np.int64) if flow_at is None else flow_at
         flow_id = np.empty(0, np.int64) if flow_id is None else flow_id
@@ -211,9 +211,7 @@ def _slices(
     extra = width * np.bincount(flow_at, minlength=count)
 
     def event(kind: int, *parts: bytes | NDArray[np.uint8]) -> NDArray[np.uint8]:
-        return _columns(
-            count, field(TYPE, kind), varint(TRACK_UUID << 3), padded_varints(track, _ID), *parts
-        )
+        return _columns(count, field(TYPE, kind), varint(TRACK_UUID << 3), padded_varints(track, _ID), *parts)
 
     begin = _packets(since_ns, event(SLICE_BEGIN, varint(NAME_IID << 3), padded_varints(name, _ID)), extra)
     end = _packets(until_ns, event(SLICE_END), np.zeros(count, np.int64))
@@ -265,7 +263,11 @@ def decoded(content: bytes) -> Iterator[Packet]:
                 names[told[IID]] = told[NAME].decode()
         elif TRACK_DESCRIPTOR in parts:
             told = dict(_fields(parts[TRACK_DESCRIPTOR]))
-            unit = dict(_fields(told[COUNTER_DESCRIPTOR]))[UNIT_NAME].decode() if COUNTER_DESCRIPTOR in told else ""
+            unit = (
+                dict(_fields(told[COUNTER_DESCRIPTOR]))[UNIT_NAME].decode()
+                if COUNTER_DESCRIPTOR in told
+                else ""
+            )
             yield Packet(
                 what="track", track=told[UUID], name=told[TRACK_NAME].decode(), parent=told.get(PARENT_UUID),
                 unit=unit,

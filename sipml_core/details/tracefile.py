@@ -1,4 +1,4 @@
-"""A simulated case as a trace for Perfetto: what GPUs, circuits, collectives, stages and links do, and why."""
+"""A simulated case as a trace for Perfetto: what GPUs, circuits, collectives, stages and links do."""
 
 from __future__ import annotations
 
@@ -38,9 +38,9 @@ def trace_size(details: CaseDetails) -> tuple[int, float]:
 def trace_bytes(details: CaseDetails) -> bytes:
     """Return a trace of the selected part of a case, in Perfetto's format; times are those of the run. [ns]
 
-    Tracks: for each GPU what it computes, sends and receives; stages of the pipeline; collectives; circuits; and
-    rates of the links that carried most. Arrows lead from what a transfer waited for to it, and on to the task
-    that waited for it last.
+    Tracks: for each GPU what it computes, sends and receives; stages of the pipeline; collectives; circuits;
+    and rates of the links that carried most. Arrows lead from what a transfer waited for to it, and on to
+    the task that waited for it last.
     """
     return _Writer(details).written()
 
@@ -108,9 +108,14 @@ class _Writer:
         return names
 
     def _computes(
-        self, shown: NDArray[Any], track: NDArray[np.int64], names: NDArray[np.int64], transfers: NDArray[Any],
-        cause: NDArray[np.int32], arrow: np.int64,
-    ) -> None:  # fmt: skip
+        self,
+        shown: NDArray[Any],
+        track: NDArray[np.int64],
+        names: NDArray[np.int64],
+        transfers: NDArray[Any],
+        cause: NDArray[np.int32],
+        arrow: np.int64,
+    ) -> None:
         record, first = self.record, self.record.tasks.compute_tasks
         timeline = record.timeline
         # Slice of each task, NONE where it is not shown. [tasks]
@@ -134,8 +139,13 @@ class _Writer:
         )
 
     def _transfers(
-        self, transfers: NDArray[Any], gpu_in: NDArray[np.int32], roots: dict[int, int], arrow: np.int64, first: int
-    ) -> None:  # fmt: skip
+        self,
+        transfers: NDArray[Any],
+        gpu_in: NDArray[np.int32],
+        roots: dict[int, int],
+        arrow: np.int64,
+        first: int,
+    ) -> None:
         record, times = self.record, self.record.timeline.transfers
         assert times is not None
         src, dst = gpu_in[record.tasks.src[transfers]], gpu_in[record.transfer_dst[transfers]]
@@ -149,10 +159,13 @@ class _Writer:
             mine = np.flatnonzero(self.details.wanted[here])
             mine = mine[np.lexsort((since_us[mine], there[mine], here[mine]))]
             track = self._pair_tracks(roots, here[mine], there[mine], verb)
-            # What comes later on a track begins no sooner than what is before it ends, whatever their latencies.
+            # What comes later on a track begins no sooner than what is before it ends, whatever their
+            # latencies.
             begins = since_us[mine].copy()
             same = track[1:] == track[:-1]
-            begins[1:][same] = np.maximum(begins[1:][same], np.minimum(until_us[mine][:-1], until_us[mine][1:])[same])
+            begins[1:][same] = np.maximum(
+                begins[1:][same], np.minimum(until_us[mine][:-1], until_us[mine][1:])[same]
+            )
             names = np.array([self.trace.name(kind) for kind in TRAFFIC_KINDS], np.int64)
             self.trace.add_slices(
                 track, names[record.kind[transfers[mine]]], begins, until_us[mine],
@@ -189,7 +202,7 @@ class _Writer:
             )  # fmt: skip
 
     def _collectives(self) -> None:
-        """Sums of gradients: the transfers of one bucket, from the first that joins to the last that arrives."""
+        """Sums of gradients: the transfers of a bucket, from the first that joins to the last arrival."""
         found = self.details.collectives()
         if len(found["since_us"]):
             order = np.argsort(found["since_us"], kind="stable")
@@ -198,8 +211,13 @@ class _Writer:
             self._laned("all-reduces", top, names, found["since_us"][order], found["until_us"][order])
 
     def _laned(
-        self, name: str, top: int, names: Sequence[str], since_us: NDArray[np.float64], until_us: NDArray[np.float64]
-    ) -> None:  # fmt: skip
+        self,
+        name: str,
+        top: int,
+        names: Sequence[str],
+        since_us: NDArray[np.float64],
+        until_us: NDArray[np.float64],
+    ) -> None:
         """Add slices in order of time, on as many tracks as overlap."""
         free: list[tuple[float, int]] = []
         track, count = np.empty(len(names), np.int64), 0
@@ -216,7 +234,7 @@ class _Writer:
         self.trace.add_slices(track[order], ids[order], since_us[order], until_us[order])
 
     def _circuits(self) -> None:
-        """Each circuit that a selected GPU begins or ends: its capacity, with its resources, and when it is dark."""
+        """Each circuit at a selected GPU: its capacity, with its resources, and when it is dark."""
         spans = self.details.circuit_spans()
         if not spans:
             return

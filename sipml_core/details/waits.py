@@ -42,7 +42,7 @@ def waits_by_kind(record: CaseRecord) -> NDArray[np.float64]:
     # State after each event; it lasts until the next of the same GPU. Both counts are 0 at the end of a GPU.
     waiting = (np.cumsum(runs[order]) == 0) & (np.cumsum(pending[order]) > 0)
     span_us = np.diff(at_us, append=at_us[-1:])
-    lasts = np.flatnonzero(waiting[:-1] & (gpu[1:] == gpu[:-1]) & (span_us[:-1] > 0)) if len(gpu) else []
+    lasts = np.flatnonzero(waiting[:-1] & (gpu[1:] == gpu[:-1]) & (span_us[:-1] > 0))
 
     by_task, by_arrival = _next_of(event == 1, says, gpu), _next_of(event == 2, says, gpu)
     chosen = np.where(by_task == NONE, by_arrival, by_task)[lasts]
@@ -51,10 +51,8 @@ def waits_by_kind(record: CaseRecord) -> NDArray[np.float64]:
     return found
 
 
-def _next_of(
-    chosen: NDArray[np.bool_], says: NDArray[np.int64], gpu: NDArray[np.int32]
-) -> NDArray[np.int64]:
-    """Return what the next chosen event after each one, of the same GPU, says; NONE if there is none. [events]
+def _next_of(chosen: NDArray[np.bool_], says: NDArray[np.int64], gpu: NDArray[np.int32]) -> NDArray[np.int64]:
+    """Return what the next chosen event after each one, of the same GPU, says; NONE: there is none. [events]
 
     >>> chosen = np.array([False, True, False, True])
     >>> _next_of(chosen, np.array([7, 8, 9, 5]), np.array([0, 0, 1, 1])).tolist()

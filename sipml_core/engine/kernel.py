@@ -227,7 +227,10 @@ class KernelSession:
             rows = self._lib.engine_samples(self._run, interval_us)
             recorded = {
                 "transfers": TransferTimes(
-                    **{name: self._record[name][: self.tasks.transfers] for name in ("head_us", "moved_us", "left_us", "held_by")}
+                    **{
+                        name: self._record[name][: self.tasks.transfers]
+                        for name in ("head_us", "moved_us", "left_us", "held_by")
+                    }
                 ),
                 "samples": link_samples(
                     interval_us[0], self._sample_bytes[:rows], copies["link_bytes"], self.now_us

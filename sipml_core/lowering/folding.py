@@ -103,8 +103,8 @@ class Folded:
     control: CircuitControl | None
     #: Receiver of each pair of `network`, where that has who stands for it. [pairs]
     pair_dst: NDArray[np.int32]
-    #: Links of the whole network: fabric ids, where a shift by `groups` takes each (another of them), the link of
-    #: `network` that stands for it, and the part of it that this is. [whole links]
+    #: Links of the whole network: fabric ids, where a shift by `groups` takes each (another of them), the
+    #: link of `network` that stands for it, and the part of it that this is. [whole links]
     whole_id: NDArray[np.int64]
     whole_image: NDArray[np.int64]
     whole_orbit: NDArray[np.int64]
@@ -238,9 +238,7 @@ class _Orbits:
 
         # A link that the images of one pair share is theirs in equal parts.
         first, of_link, links = np.unique(_smallest_images(image), return_inverse=True, return_counts=True)
-        orbits = cls(
-            of_link=of_link.reshape(-1), first=first, share=links * step / len(rows), image=image
-        )
+        orbits = cls(of_link=of_link.reshape(-1), first=first, share=links * step / len(rows), image=image)
         orbits._refuse_double_crossings(network.pair_links[rows[:step]])
         if (orbits.share[np.searchsorted(first, network.first_circuit) :] != 1).any():
             raise NoSymmetryError("images of one pair share circuits")

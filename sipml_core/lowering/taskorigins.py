@@ -1,4 +1,4 @@
-"""Where the compute tasks of a job come from: which op, in which pass of which micro-batch."""
+"""Where tasks and transfers of a job come from: op, pass and micro-batch; which sum of gradients."""
 
 from __future__ import annotations
 
@@ -26,6 +26,8 @@ class TaskOrigins:
     pass_kind: NDArray[np.int32]
     #: Part of the model; that of an optimizer task is -1.
     part: NDArray[np.int32]
+    #: Bucket of gradients whose sum each transfer is part of; -1: it carries activations. [transfers]
+    bucket: NDArray[np.int32]
 
 
 def task_origins(lowering: Lowering, tasks: TaskGraph, groups: int) -> TaskOrigins:
@@ -46,6 +48,8 @@ def task_origins(lowering: Lowering, tasks: TaskGraph, groups: int) -> TaskOrigi
     [0, 0, 0, 0, 1, 1, 1, 1, 3, 3, 3, 3]
     >>> set(found.op[24:].tolist()), set(found.micro_batch[:24].tolist())
     ({-1}, {0})
+    >>> list(zip(tasks.src.tolist(), found.bucket.tolist()))[6:11]
+    [(4, -1), (5, -1), (1, 0), (4, 0), (2, 1)]
     """
     plan, template = lowering.plan, lowering.template
     row, count = template.passes.row, len(template.group.subop)
@@ -65,6 +69,11 @@ def task_origins(lowering: Lowering, tasks: TaskGraph, groups: int) -> TaskOrigi
     column, micro_batch = columns.reshape(-1), batches.reshape(-1)
     _refuse_others(lowering, tasks, column)
 
+    # Sums of gradients have the last priorities of an iteration, one for each bucket.
+    buckets = len(template.buckets)
+    priorities = template.passes.priorities(plan.iterations, count, buckets)
+    bucket = tasks.priority[tasks.compute_tasks :] % priorities - (priorities - buckets)
+
     kinds = np.where(row < 0, _KINDS, row % _KINDS).astype(np.int32)
     parts = np.where(row < 0, -1, row // _KINDS).astype(np.int32)
     there = column >= 0
@@ -74,6 +83,7 @@ def task_origins(lowering: Lowering, tasks: TaskGraph, groups: int) -> TaskOrigi
         micro_batch=micro_batch,
         pass_kind=np.where(there, kinds[column], -1).astype(np.int32),
         part=np.where(there, parts[column], -1).astype(np.int32),
+        bucket=np.maximum(bucket, -1).astype(np.int32),
     )
 
 

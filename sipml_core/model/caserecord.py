@@ -1,4 +1,4 @@
-"""What one simulated case leaves for details: its tasks, when everything ran, and what all of it is called."""
+"""What one simulated case leaves for details: its tasks, when everything ran, and what it is called."""
 
 from __future__ import annotations
 
@@ -15,7 +15,8 @@ from sipml_core.model.network import Network
 from sipml_core.model.taskgraph import TaskGraph
 from sipml_core.model.timeline import Timeline
 
-#: Why something is sent: parts of ops, between stages, to experts, between parts of sequences, sums over replicas.
+#: Why something is sent: parts of ops, between stages, to experts, between parts of sequences, sums over
+#: replicas.
 TRAFFIC_KINDS = ("tensor", "pipeline", "expert", "context", "gradient")
 #: What a compute task is part of.
 PASS_KINDS = ("forward", "backward", "weights", "optimizer")
@@ -51,8 +52,8 @@ class Images:
     gpu_at: NDArray[np.int32]
     #: Receiver of each pair of the `Network`. [pairs]
     pair_dst: NDArray[np.int32]
-    #: Links of the whole network: fabric id, where one shift takes each, the link of the `Network` that stands
-    #: for it, and which part of it that is. [whole links]
+    #: Links of the whole network: fabric id, where one shift takes each, the link of the `Network` that
+    #: stands for it, and which part of it that is. [whole links]
     link_id: NDArray[np.int64]
     link_image: NDArray[np.int64]
     link_orbit: NDArray[np.int64]
@@ -103,9 +104,12 @@ class CaseRecord:
     pass_kind: NDArray[np.int32]
     #: Part of the model that it belongs to. [tasks]
     part: NDArray[np.int32]
+    #: Bucket of gradients whose sum each transfer is part of; -1: it carries activations. [transfers]
+    bucket: NDArray[np.int32]
     #: Name of a link by its fabric id.
     link_name: Callable[[int], str]
-    #: Nodes that each fixed link of the fabric leaves and enters, as in `Fabric`; None: not known. [fabric links]
+    #: Nodes that each fixed link of the fabric leaves and enters, as in `Fabric`; None: not known. [fabric
+    #: links]
     link_tail: NDArray[np.int64] | None
     link_head: NDArray[np.int64] | None
     decisions: tuple[CircuitDecision, ...]
@@ -123,11 +127,13 @@ class CaseRecord:
 
     @cached_property
     def kind(self) -> NDArray[np.int32]:
-        """Return why each transfer is sent, an index into `TRAFFIC_KINDS`: by where its ends are. [transfers]"""
+        """Return why each transfer is sent, an index into `TRAFFIC_KINDS`. [transfers]
+
+        Activations are of a kind by where they go: inside a stage, or between stages.
+        """
         src, dst = self.tasks.src, self.transfer_dst
         inside = np.where(self.stage[src] == self.stage[dst], 0, TRAFFIC_KINDS.index("pipeline"))
-        across = self.replica[src] != self.replica[dst]
-        return np.where(across, TRAFFIC_KINDS.index("gradient"), inside).astype(np.int32)
+        return np.where(self.bucket >= 0, TRAFFIC_KINDS.index("gradient"), inside).astype(np.int32)
 
     @property
     def whole_links(self) -> NDArray[np.int64]:

@@ -167,7 +167,9 @@ class Result:
         found = {
             f"{case.workload} on {case.topology}": recorded
             for case, recorded in zip(self.cases, self.recorded, strict=False)
-            if recorded is not None and workload in (None, case.workload) and topology in (None, case.topology)
+            if recorded is not None
+            and workload in (None, case.workload)
+            and topology in (None, case.topology)
         }
         if not any(self.recorded):
             raise ConfigError("the result has no details: run again with details=True, or run --details")

@@ -16,6 +16,12 @@ if TYPE_CHECKING:
         option_rows,
         trace_lines,
     )
+    from sipml_core.report.detailfiles import (
+        DetailRequest,
+        details_size_line,
+        recorded_cases,
+        write_details,
+    )
     from sipml_core.report.explain import strategy_tables, winner_tables
     from sipml_core.report.plots import can_draw, new_figure
     from sipml_core.report.progressbar import progress_bar
@@ -44,6 +50,12 @@ _GIVES = {
         "components_table",
         "option_rows",
         "trace_lines",
+    ),
+    "detailfiles": (
+        "DetailRequest",
+        "details_size_line",
+        "recorded_cases",
+        "write_details",
     ),
     "explain": (
         "strategy_tables",
@@ -78,10 +90,12 @@ _GIVES = {
 
 __all__ = [
     "SHOWN",
+    "DetailRequest",
     "can_draw",
     "component_page",
     "components_table",
     "default_batch",
+    "details_size_line",
     "finding_tables",
     "footnotes",
     "new_figure",
@@ -90,6 +104,7 @@ __all__ = [
     "plan_table",
     "prepare_folder",
     "progress_bar",
+    "recorded_cases",
     "reproduction_footnotes",
     "result_tables",
     "search_footnotes",
@@ -99,6 +114,7 @@ __all__ = [
     "trace_lines",
     "winner_tables",
     "winners_tables",
+    "write_details",
     "write_finding",
     "write_plan",
     "write_result",
