@@ -64,7 +64,7 @@ def account(compiled: CompiledCase, timeline: Timeline, dark: DarkCapacity | Non
         dark_capacity_us=dark.between(since_us, until_us) if dark else 0.0,
         idle_us=of_last(timeline.idle_us[:, simulated]),
         lower_bound_us=lower_bound_us(compiled.tasks, compiled.network, timeline, since_us),
-        decisions=timeline.decisions,
+        decisions=timeline.decisions - (compiled.circuits.kept if compiled.circuits else 0),
     )
     return _row(compiled, times)
 
@@ -216,10 +216,12 @@ def _unmeasured(compiled: CompiledCase) -> Iterator[str]:
 
 
 def _unused(compiled: CompiledCase) -> Iterator[str]:
-    """Yield a note where the experiment chose an estimator that is never asked."""
+    """Yield a note where the experiment chose an estimator or a rule of demand that is never asked."""
     interconnect, control = compiled.case.interconnect, compiled.fabric.circuits
     name = interconnect.estimator.name if interconnect.estimator else None
     usual = interconnect.scheduler.estimator if interconnect.scheduler else None
     if name != usual and (control is None or control.interval_us is None):
         why = "there are no circuits" if control is None else "circuits are set once, for the whole traffic"
         yield f"estimator {name!r} is not used: {why}"
+    if control is None and interconnect.circuit_keys.demand != "bytes":
+        yield f"demand {interconnect.circuit_keys.demand!r} is not used: there are no circuits"

@@ -13,6 +13,7 @@ from sipml_core.errors import ConfigError, shown, unknown
 from sipml_core.experiment.model import (
     MAX_LABEL,
     MAX_SEED,
+    CircuitKeys,
     ComponentTable,
     EngineTable,
     Experiment,
@@ -112,6 +113,9 @@ def read_interconnect(table: dict[str, Any], path: str, cluster: Cluster, regist
         cluster=_with_bandwidth(cluster, table, path),
         scheduler=scheduler,
         estimator=estimator,
+        circuit_keys=structure(
+            {key: table[key] for key in keys(CircuitKeys) if key in table}, CircuitKeys, path
+        ),
     )
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from sipml_core.experiment.model import Experiment, Interconnect, Job
+from sipml_core.experiment.model import CircuitKeys, Experiment, Interconnect, Job
 from sipml_core.fields import names_file
 from sipml_core.model import Cluster
 from sipml_core.plugin import Component
@@ -83,7 +83,11 @@ def _interconnect(interconnect: Interconnect, cluster: Cluster, name_file: NameF
         table["scheduler"] = _component(interconnect.scheduler, name_file)
     if interconnect.estimator:
         table["estimator"] = _component(interconnect.estimator, name_file)
-    return table
+    # Only what was chosen: results that were written before there was a choice stay the same.
+    usual = attrs.asdict(CircuitKeys())
+    return table | {
+        key: value for key, value in attrs.asdict(interconnect.circuit_keys).items() if value != usual[key]
+    }
 
 
 def _component(component: Component, name_file: NameFile) -> dict[str, Any]:

@@ -11,6 +11,7 @@ from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, chec
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
+from sipml_core.model.hashing import hashed_choice
 from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.network import Network, check_routes, refuse_excess
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
@@ -91,6 +92,7 @@ __all__ = [
     "at_rows",
     "check_form",
     "check_routes",
+    "hashed_choice",
     "op_work",
     "precision",
     "recompute_level",

@@ -129,11 +129,13 @@ class CaseRecord:
     def kind(self) -> NDArray[np.int32]:
         """Return why each transfer is sent, an index into `TRAFFIC_KINDS`. [transfers]
 
-        Activations are of a kind by where they go: inside a stage, or between stages.
+        Activations are of a kind by where they go: inside a stage, or between stages. Parameters that are
+        gathered from other replicas count with the sums of gradients.
         """
         src, dst = self.tasks.src, self.transfer_dst
         inside = np.where(self.stage[src] == self.stage[dst], 0, TRAFFIC_KINDS.index("pipeline"))
-        return np.where(self.bucket >= 0, TRAFFIC_KINDS.index("gradient"), inside).astype(np.int32)
+        summed = (self.bucket >= 0) | (self.replica[src] != self.replica[dst])
+        return np.where(summed, TRAFFIC_KINDS.index("gradient"), inside).astype(np.int32)
 
     @property
     def whole_links(self) -> NDArray[np.int64]:

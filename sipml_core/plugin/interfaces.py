@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 import attrs
@@ -139,6 +140,16 @@ class Estimator(Component):
         bytes that each is expected to be asked for until ``now_us + interval_us``. All are arrays
         [circuits], in the order of `network.circuit_src`. Where all are 0 the circuits stay as they are.
         """
+
+    def start_where(
+        self, network: Network, tasks: TaskGraph, *, crowded: Callable[[], bool]
+    ) -> DemandForecast:
+        """Return the forecast of one run, as `start`, which this calls unless it is overridden.
+
+        ``crowded()`` tells whether one plan cannot give every pair of the job two circuits: equal demands of
+        all of them are planned when it is asked.
+        """
+        return self.start(network, tasks)
 
 
 class GpuModel(Component):
