@@ -27,7 +27,7 @@ from sipml_core.cases.steps import (
 )
 from sipml_core.cases.variants import Variant, exchange_trees, group_shape, offered_exchanges, variants_of
 from sipml_core.errors import InfeasibleError
-from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
+from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
 from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
 from sipml_core.scheduling import BYTES, GATING, RULES, DemandRule, ScheduledCircuits
 
@@ -46,6 +46,9 @@ class CompiledCase:
     #: GPUs whose accounts count.
     simulated: NDArray[np.int32]
     traffic: TrafficBytes
+    lowering: Lowering
+    #: How the simulated groups stand for the others; None: all are simulated.
+    folded: Folded | None = None
     #: One plan gives some pair of the job fewer than two circuits, which is why they are planned by bytes.
     crowded: bool = False
 
@@ -197,6 +200,7 @@ def compile_variant(
         circuits=driven.circuits,
         simulated=lowering.gpu_of.reshape(-1),
         traffic=lowering.template.traffic,
+        lowering=lowering,
     )
 
 
@@ -270,6 +274,8 @@ def _folded(
         circuits=circuits,
         simulated=folded.gpus,
         traffic=lowering.template.traffic,
+        lowering=lowering,
+        folded=folded,
     )
 
 

@@ -5,7 +5,7 @@ Imports `placement` and what is below it.
 """
 
 from sipml_core.lowering.exchanges import Trees
-from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
+from sipml_core.lowering.folding import Folded, NoSymmetryError, Pairs, fold
 from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
 from sipml_core.lowering.joblowering import Lowering
@@ -13,8 +13,10 @@ from sipml_core.lowering.memory import MemoryUse
 from sipml_core.lowering.memorycheck import check_memory, check_parameters, memory_need
 from sipml_core.lowering.schedules import Pass, most_in_flight, schedule
 from sipml_core.lowering.synchronisation import Synchronisation, replicas_in_server
+from sipml_core.lowering.taskorigins import TaskOrigins, task_origins
 
 __all__ = [
+    "Folded",
     "GroupTasks",
     "GroupTemplate",
     "Lowering",
@@ -23,6 +25,7 @@ __all__ = [
     "Pairs",
     "Pass",
     "Synchronisation",
+    "TaskOrigins",
     "TrafficBytes",
     "Trees",
     "check_memory",
@@ -33,4 +36,5 @@ __all__ = [
     "replica_tasks",
     "replicas_in_server",
     "schedule",
+    "task_origins",
 ]

@@ -6,6 +6,7 @@ Imports only `fields` and `errors`.
 
 from sipml_core.model.advanced import FoldableControl, TreatsAlike, UnsharedFabric
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
+from sipml_core.model.caserecord import PASS_KINDS, CaseRecord, CircuitDecision, Images
 from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
@@ -25,7 +26,7 @@ from sipml_core.model.results import FAILED, INFEASIBLE, LANGUAGE, OK, UNFINISHE
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
-from sipml_core.model.timeline import Timeline
+from sipml_core.model.timeline import LinkSamples, Timeline, TransferTimes
 from sipml_core.model.traffic import TrafficMatrix
 from sipml_core.model.traffickinds import CONTEXT, EXPERT, GRADIENT, PIPELINE, TENSOR, TRAFFIC_KINDS
 
@@ -42,6 +43,7 @@ __all__ = [
     "MAX_SAMPLES",
     "NO_LINK",
     "OK",
+    "PASS_KINDS",
     "PIPELINE",
     "PRECISIONS",
     "RECOMPUTE",
@@ -52,8 +54,10 @@ __all__ = [
     "UNFINISHED",
     "Axis",
     "BalancedGraph",
+    "CaseRecord",
     "CaseResult",
     "CircuitControl",
+    "CircuitDecision",
     "CircuitPlan",
     "Cluster",
     "Execution",
@@ -62,6 +66,8 @@ __all__ = [
     "FabricWords",
     "FoldableControl",
     "GroupShape",
+    "Images",
+    "LinkSamples",
     "LinkTable",
     "ModelFlops",
     "Network",
@@ -89,6 +95,7 @@ __all__ = [
     "Tensor",
     "Timeline",
     "TrafficMatrix",
+    "TransferTimes",
     "TreatsAlike",
     "UnsharedFabric",
     "at_rows",

@@ -17,6 +17,12 @@ if TYPE_CHECKING:
         trace_lines,
     )
     from sipml_core.report.countstable import counts_tables
+    from sipml_core.report.detailfiles import (
+        DetailRequest,
+        details_size_line,
+        recorded_cases,
+        write_details,
+    )
     from sipml_core.report.explain import strategy_tables, winner_tables
     from sipml_core.report.plots import can_draw, new_figure
     from sipml_core.report.progressbar import progress_bar
@@ -47,6 +53,12 @@ _GIVES = {
         "trace_lines",
     ),
     "countstable": ("counts_tables",),
+    "detailfiles": (
+        "DetailRequest",
+        "details_size_line",
+        "recorded_cases",
+        "write_details",
+    ),
     "explain": (
         "strategy_tables",
         "winner_tables",
@@ -80,11 +92,13 @@ _GIVES = {
 
 __all__ = [
     "SHOWN",
+    "DetailRequest",
     "can_draw",
     "component_page",
     "components_table",
     "counts_tables",
     "default_batch",
+    "details_size_line",
     "finding_tables",
     "footnotes",
     "new_figure",
@@ -93,6 +107,7 @@ __all__ = [
     "plan_table",
     "prepare_folder",
     "progress_bar",
+    "recorded_cases",
     "reproduction_footnotes",
     "result_tables",
     "search_footnotes",
@@ -102,6 +117,7 @@ __all__ = [
     "trace_lines",
     "winner_tables",
     "winners_tables",
+    "write_details",
     "write_finding",
     "write_plan",
     "write_result",
