@@ -419,4 +419,3 @@ def _port_links(limited: NDArray[np.bool_], first: int) -> NDArray[np.int64]:
     [10, -1, 11]
     """
     return np.where(limited, first + np.cumsum(limited) - 1, NO_LINK)
-
