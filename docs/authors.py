@@ -19,7 +19,7 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
             "GroupShape", "Network", "Nodes", "Op", "OpGraph", "OpWork", "Operand", "PairArray", "PairIndex",
             "Phase", "Placement", "PlacementLimits", "Plan", "Precision", "ReplicaShape", "Result", "Role",
             "Routes", "Split", "TaskBuilder", "TaskGraph", "Tensor", "Timeline", "TrafficMatrix",
-            "check_form", "check_routes", "op_work", "precision", "sorted_unique",
+            "check_form", "check_routes", "hashed_choice", "op_work", "precision", "sorted_unique",
         ),
     ),
     "fields": (
