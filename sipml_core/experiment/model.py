@@ -10,7 +10,16 @@ import attrs
 from sipml_core.collectives import ALL_REDUCES, EXCHANGES
 from sipml_core.errors import ConfigError
 from sipml_core.fields import between, each, one_of, option, parse_us, positive
-from sipml_core.model import MAX_GPUS, MAX_SAMPLES, PRECISIONS, Cluster, Execution, Plan
+from sipml_core.model import (
+    MAX_GPUS,
+    MAX_SAMPLES,
+    PRECISIONS,
+    RECOMPUTE,
+    SCHEDULES,
+    Cluster,
+    Execution,
+    Plan,
+)
 from sipml_core.plugin import AllReduce, Estimator, Exchange, GpuModel, Placer, Scheduler, Topology, Workload
 
 #: The largest integer of a TOML file, and of the engine.
@@ -152,6 +161,36 @@ class SearchTable:
         None, validator=attrs.validators.optional(each(between(1, MAX_GPUS))),
         doc="model-parallel degrees to try, of which those that divide N count; left out: all divisors of N",
     )  # fmt: skip
+    pp: tuple[int, ...] | None = option(
+        None, validator=attrs.validators.optional(each(between(1, MAX_GPUS))),
+        doc="numbers of pipeline stages to try; left out: that of [plan]",
+    )  # fmt: skip
+    micro_batches: tuple[int, ...] | None = option(
+        None, validator=attrs.validators.optional(each(between(1, MAX_SAMPLES))),
+        doc="micro-batches to try; left out: that of [plan]",
+    )  # fmt: skip
+    schedules: tuple[str, ...] | None = option(
+        None, validator=attrs.validators.optional(each(one_of(*SCHEDULES))),
+        doc='schedules to try, "interleaved" with the chunks of [plan] or 2; left out: that of [plan]',
+    )  # fmt: skip
+    zero: tuple[int, ...] | None = option(
+        None, validator=attrs.validators.optional(each(between(0, 3))),
+        doc="what replicas share, to try; left out: that of [plan]",
+    )  # fmt: skip
+    recompute: tuple[str, ...] | None = option(
+        None, validator=attrs.validators.optional(each(one_of(*RECOMPUTE))),
+        doc="levels of recomputation to try; left out: that of [plan]",
+    )  # fmt: skip
+    whole_plan: bool = option(
+        False,
+        doc="of pp, micro_batches, schedules, zero and recompute try what is left out, too: all that can be, "
+        "but for more recomputation or sharing where less of it fits",
+    )
+    max_bubble: float = option(
+        0.5, validator=between(0, 1),
+        doc="where stages or micro-batches are searched: plans whose GPUs wait for their pipeline for more "
+        "of an iteration than this, (p - 1) / (m + p - 1), are refused",
+    )  # fmt: skip
     layouts: tuple[str, ...] | None = option(
         None, validator=attrs.validators.optional(each(one_of(*LAYOUTS))),
         doc="layouts to try, see [strategy]; left out: that of [strategy]",
@@ -160,6 +199,11 @@ class SearchTable:
         4, validator=between(1, MAX_TOP),
         doc="strategies simulated in full for each workload and interconnect, the best by the estimate",
     )  # fmt: skip
+
+    @property
+    def searches_stages(self) -> bool:
+        """Whether stages or micro-batches are among what is searched."""
+        return self.whole_plan or self.pp is not None or self.micro_batches is not None
 
 
 @attrs.frozen(kw_only=True)

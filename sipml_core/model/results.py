@@ -88,7 +88,13 @@ class CaseResult:
         "order of the passes of a stage; empty where there is nothing to order", default=""
     )
     zero: int | None = _column(
-        "what replicas share: nothing (0), optimizer state (1), gradients too (2)", default=None
+        "what replicas share: nothing (0), optimizer state (1), gradients too (2), parameters too (3)",
+        default=None,
+    )
+    bubble: float | None = _column(
+        "part of an iteration in which GPUs wait for their pipeline, with equal stages and a free network: "
+        "(p - 1) / (m + p - 1) for p stages and m micro-batches; idle_us / iteration_us is what there was",
+        default=None,
     )
 
     tokens_per_s_gpu: float | None = _of_language("tokens trained in a second by one GPU", "1/s")
