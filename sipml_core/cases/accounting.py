@@ -13,6 +13,7 @@ from sipml_core.cases.candidates import Candidate
 from sipml_core.cases.compilation import CompiledCase
 from sipml_core.cases.darkness import DarkCapacity
 from sipml_core.cases.goals import goal_of
+from sipml_core.cases.modelspeed import language_columns, traffic_columns
 from sipml_core.engine import lower_bound_us
 from sipml_core.experiment import Interconnect, Job, files_of
 from sipml_core.fields import format_us
@@ -66,7 +67,8 @@ def account(compiled: CompiledCase, timeline: Timeline, dark: DarkCapacity | Non
         lower_bound_us=lower_bound_us(compiled.tasks, compiled.network, timeline, since_us),
         decisions=timeline.decisions - (compiled.circuits.kept if compiled.circuits else 0),
     )
-    return _row(compiled, times)
+    by_kind: dict[str, Any] = traffic_columns(compiled, timeline, since_us, times.exposed_us)
+    return attrs.evolve(_row(compiled, times), **by_kind)
 
 
 def bound_result(compiled: CompiledCase) -> CaseResult:
@@ -117,7 +119,8 @@ def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResu
         time_to_accuracy_s=goal.accuracy_s(times.iteration_us),
         time_to_goal_s=goal.time_s(times.iteration_us),
         extrapolated=goal.extrapolated,
-        notes=(*compiled.notes, *_notes(compiled, times), *notes),
+        **language_columns(compiled, times.iteration_us),
+        notes=(*job.workload.notes, *compiled.notes, *_notes(compiled, times), *notes),
         **_stages(plan),
     )
 

@@ -111,4 +111,6 @@ def _value(value: Any) -> Any:
         return [_value(item) for item in value]
     if isinstance(value, dict):
         return {str(key): _value(item) for key, item in value.items()}
+    if attrs.has(type(value)):
+        return _plain(value)
     return value

@@ -126,6 +126,10 @@ class Roofline(GpuModel):
             efficiency = self._compute[self._units(work)]
         return float(work.flops / (tflops * 1e6 * efficiency))
 
+    def peak_tflops(self, precision: str) -> float:
+        """Return the data sheet's peak of matrix units. [TFLOP/s]"""
+        return float(self._peak_tflops[precision])
+
     def _units(self, work: OpWork) -> str:
         """Key of the efficiency of a matrix kind."""
         if work.precision == "tf32" and self.options.tf32_tflops == self.options.fp32_tflops:

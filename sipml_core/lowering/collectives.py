@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.fields import one_of
-from sipml_core.model import Nodes, TaskBuilder, TaskGraph
+from sipml_core.model import GRADIENT, Nodes, TaskBuilder, TaskGraph
 
 #: GPUs in ring order.
 Members = NDArray[np.int32]
@@ -162,7 +162,7 @@ class Rings:
         """
         src, dst = self._ring(members, made)
         sends = self.builder.transfers(
-            np.broadcast_to(src, (steps, *src.shape)), dst, chunk_bytes, self.priority
+            np.broadcast_to(src, (steps, *src.shape)), dst, chunk_bytes, self.priority, kind=GRADIENT
         )
         self.builder.depend(np.roll(sends[:-1], self.way, axis=-1), sends[1:])
         if ready is not None:
@@ -185,7 +185,9 @@ class Rings:
         if n == 1:
             return self.builder.barriers(members.shape, label=self.label) if ready is None else ready
         src, dst = self._ring(members, made)
-        sends = self.builder.transfers(src, dst, size_bytes * steps / n, self.priority, float(steps))
+        sends = self.builder.transfers(
+            src, dst, size_bytes * steps / n, self.priority, float(steps), kind=GRADIENT
+        )
         groups = (members.shape[0], 1)
         if ready is not None:
             start = self.builder.barriers(groups, label=self.label)

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
+from sipml_core.model.traffickinds import TENSOR
 
 #: Ids of nodes: 0, 1, ... for compute tasks and barriers, -1, -2, ... for transfers until `build` renumbers.
 Nodes = NDArray[np.int32]
@@ -55,10 +56,11 @@ class TaskBuilder:
         size_bytes: ArrayLike,
         priority: ArrayLike,
         latency_steps: ArrayLike = 1.0,
+        kind: ArrayLike = TENSOR,
     ) -> Nodes:
-        """Transfers between different GPUs. `size_bytes` in bytes."""
-        columns = _broadcast(src, dst, size_bytes, priority, latency_steps)
-        kinds = (np.int32, np.int32, np.float64, np.int32, np.float64)
+        """Transfers between different GPUs. `size_bytes` in bytes; `kind` indexes `TRAFFIC_KINDS`."""
+        columns = _broadcast(src, dst, size_bytes, priority, latency_steps, kind)
+        kinds = (np.int32, np.int32, np.float64, np.int32, np.float64, np.int8)
         self._transfers.append(_flat(columns, kinds))
         first = self._transfer_count
         self._transfer_count += columns[0].size
@@ -82,7 +84,7 @@ class TaskBuilder:
         """
         succ_start, successors = self._successors()
         gpu, duration_us, task_priority, label = _joined(self._tasks, 4)
-        src, dst, size_bytes, transfer_priority, latency_steps = _joined(self._transfers, 5)
+        src, dst, size_bytes, transfer_priority, latency_steps, kind = _joined(self._transfers, 6)
         return TaskGraph(
             gpus=self.gpus,
             gpu=gpu,
@@ -97,6 +99,7 @@ class TaskBuilder:
             marks=np.asarray(marks, dtype=np.int32).reshape(-1),
             label=label,
             labels=self.labels,
+            kind=kind.astype(np.int8),
         )
 
     def _successors(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:

@@ -43,6 +43,8 @@ class TaskGraph:
     #: What kind of work each compute task is, an index into `labels`. [C]
     label: NDArray[np.int32] = attrs.field(converter=int32_vector)
     labels: tuple[str, ...] = ()
+    #: Why each transfer is sent, an index into `TRAFFIC_KINDS`; None: not known. [T]
+    kind: NDArray[np.int8] | None = None
 
     @property
     def compute_tasks(self) -> int:

@@ -17,6 +17,7 @@ from sipml_core.model import (
     Cluster,
     Fabric,
     GroupShape,
+    ModelFlops,
     Network,
     OpGraph,
     OpWork,
@@ -168,6 +169,10 @@ class GpuModel(Component):
     def op_time_us(self, work: OpWork) -> float:
         """Time the kernel runs, launch latency not included. [us]"""
 
+    def peak_tflops(self, precision: str) -> float | None:
+        """Peak of matrix products, of which utilisation is a share; None: not known. [TFLOP/s]"""
+        return None
+
     def extrapolation(self, work: OpWork) -> float:
         """By which factor the work lies outside what this model was measured at; 1: it does not."""
         return 1.0
@@ -198,6 +203,16 @@ class Workload(Component):
     def training_tokens(self) -> float | None:
         """Tokens whose training time is reported where accuracy was not measured; None: no such number."""
         return None
+
+    @property
+    def token_flops(self) -> ModelFlops | None:
+        """FLOPs of a training step for one token; None: no utilisation is reported."""
+        return None
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of a result should know of this model, a sentence each."""
+        return ()
 
     @abstractmethod
     def graph(self, samples: int, precision: str) -> OpGraph:
