@@ -87,10 +87,11 @@ def _node_us(tasks: TaskGraph, network: Network, narrowest: NDArray[np.float64])
     """Least time of every node. [nodes] [us]"""
     sends = tasks.size_bytes > 0
     transfer_us = tasks.latency_steps * network.pair_latency_us[network.transfer_pair]
+    if len(tasks.startup_us):
+        transfer_us += tasks.startup_us
     with np.errstate(divide="ignore"):
         transfer_us[sends] += tasks.size_bytes[sends] / narrowest[sends]
-    task_us = np.where(tasks.gpu == BARRIER, 0.0, tasks.duration_us)
-    return np.concatenate([task_us, transfer_us])
+    return np.concatenate([tasks.duration_us, transfer_us])
 
 
 def _left_bytes(
