@@ -38,6 +38,8 @@ class Variant:
     tiers: tuple[int, ...]
     #: Rings that run at the same time; none: one, in order.
     rings: tuple[WeightedRing, ...]
+    #: Switches add up what the replicas send.
+    in_network: bool = False
 
 
 def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> GroupShape:
@@ -57,7 +59,10 @@ def replica_shape(fabric: Fabric, plan: Plan) -> ReplicaShape:
     # Sharded states are scattered and gathered on one ring.
     tiers = () if plan.shares_states else fabric_tiers(fabric)
     own = () if plan.shares_states else own_links(fabric, gpus_of(fabric, plan).T)
-    return ReplicaShape(replicas=plan.dp, devices=plan.stride("dp"), tiers=tiers, links=own)
+    return ReplicaShape(
+        replicas=plan.dp, devices=plan.stride("dp"), tiers=tiers, links=own,
+        switches_add=fabric.hints.switches_add and not plan.shares_states,
+    )  # fmt: skip
 
 
 def gpus_of(fabric: Fabric, plan: Plan) -> NDArray[np.int32]:
@@ -150,6 +155,7 @@ def variants_of(
             memory_bytes=memory_bytes,
             tiers=all_reduce.tiers(replicas),
             rings=all_reduce.rings(replicas),
+            in_network=all_reduce.in_network,
         )
         for all_reduce in offered_all_reduces(case, replicas)
     ]

@@ -9,15 +9,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import Rings
 from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
+from sipml_core.lowering.hosttime import issue_times_us
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.passtasks import row_of
 from sipml_core.lowering.shardedstates import SharedStates
-from sipml_core.model import Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
+from sipml_core.model import Cluster, Framework, Nodes, Placement, Plan, TaskBuilder, TaskGraph
 
 
 def lower(
@@ -93,6 +95,10 @@ class Lowering:
     speed: NDArray[np.float64]
     #: See `Rings.orders`.
     orders: tuple[tuple[tuple[int, ...], float], ...] = ()
+    #: See `Rings.library` and `Rings.in_network`.
+    library: Library | None = None
+    in_network: bool = False
+    framework: Framework = attrs.Factory(Framework)
 
     @classmethod
     def of(
@@ -104,6 +110,9 @@ class Lowering:
         server_gpus: int | None = None,
         tiers: tuple[int, ...] | None = None,
         orders: tuple[tuple[tuple[int, ...], float], ...] = (),
+        library: Library | None = None,
+        in_network: bool = False,
+        framework: Framework | None = None,
     ) -> Lowering:
         """Return the template with GPUs for all groups; see `lower`.
 
@@ -122,6 +131,9 @@ class Lowering:
             tiers=tiers or _tiers(template.plan, server_gpus),
             speed=speed,
             orders=orders,
+            library=library,
+            in_network=in_network,
+            framework=framework or Framework(),
         )
 
     @property
@@ -150,7 +162,9 @@ class Lowering:
         marks: list[Nodes] = []
         previous: Nodes | None = None
         for iteration in range(self.plan.iterations):
-            tasks, mark = self._iteration(builder, groups, label, iteration * self._priorities)
+            mark_before = marks[-1] if marks else None
+            first = iteration * self._priorities
+            tasks, mark = self._iteration(builder, groups, label, first, mark_before)
             if previous is not None:
                 # What follows the last micro-batch, before what begins the first.
                 builder.depend(previous[:, -1, chain[0]], tasks[:, 0, chain[1]])
@@ -186,7 +200,12 @@ class Lowering:
         return template.passes.priorities(self.plan.iterations, positions, buckets)
 
     def _iteration(
-        self, builder: TaskBuilder, groups: int, label: Indices, priority: int
+        self,
+        builder: TaskBuilder,
+        groups: int,
+        label: Indices,
+        priority: int,
+        previous_mark: Nodes | None = None,
     ) -> tuple[Nodes, Nodes]:
         """Add one iteration; return its tasks [groups, micro-batches, tasks] and its mark [1].
 
@@ -216,13 +235,18 @@ class Lowering:
         # Nodes of tasks [groups, micro-batches, tasks] and of transfers inside replicas, likewise.
         every = np.arange(self.plan.micro_batches, dtype=np.int32)
         unit = len(group.subop)
-        tasks = self._tasks(builder, gpu_of, label, priority)
+        tasks = self._tasks(builder, gpu_of, label, priority, previous_mark)
         first_user = np.argsort(group.position)[transfers.position].astype(np.int32)
+        size_bytes, startup_us = transfers.size_bytes, np.zeros(())
+        if self.library is not None:
+            startup_us, factor = self.library.exchange_costs(transfers, group, self.gpu_of[0])
+            size_bytes = size_bytes * factor
         sends = builder.transfers(
             gpu_of[:, None, transfers.sender],
             gpu_of[:, None, transfers.device],
-            transfers.size_bytes,
+            size_bytes,
             transfers.position + priority + unit * self.template.passes.slots_of(first_user, every),
+            startup_us=startup_us,
         )
 
         # Columns of tasks and transfers, and of those that wait for them; the same in every micro-batch.
@@ -254,13 +278,21 @@ class Lowering:
             builder.depend(nodes, mark)
         return tasks, mark
 
-    def _tasks(self, builder: TaskBuilder, gpu_of: NDArray[np.int32], label: Indices, priority: int) -> Nodes:
+    def _tasks(
+        self,
+        builder: TaskBuilder,
+        gpu_of: NDArray[np.int32],
+        label: Indices,
+        priority: int,
+        previous_mark: Nodes | None,
+    ) -> Nodes:
         """Add the tasks of all micro-batches and of the optimizer. [groups, micro-batches, tasks]"""
         group, passes, count = self.template.group, self.template.passes, self.plan.micro_batches
         gpu = gpu_of[:, None, group.device]
         duration = group.duration_us / self.speed[gpu]
         if self.plan.shares_states:
             duration[..., passes.row < 0] /= self.plan.dp
+        duration = duration * self.framework.slowest_of(self.plan.gpus)
         every = np.arange(count, dtype=np.int32)
         columns = np.arange(len(group.subop), dtype=np.int32)
         place = group.position + priority + len(columns) * passes.slots_of(columns, every)
@@ -275,7 +307,23 @@ class Lowering:
         tasks[:, -1:] = builder.tasks(gpu, duration, place[-1:], label)
         rest = np.flatnonzero(passes.row < 0)
         tasks[:, :-1, rest] = tasks[:, -1:, rest]
+        self._wait_for_host(builder, tasks, previous_mark)
         return tasks
+
+    def _wait_for_host(self, builder: TaskBuilder, tasks: Nodes, previous_mark: Nodes | None) -> None:
+        """Let no task begin before the host has issued it; it begins an iteration when the last has ended."""
+        if not (self.framework.op_us or self.framework.collective_us):
+            return
+        issued_us = issue_times_us(self.template, self.framework)
+        once = np.ones(issued_us.shape, dtype=np.bool_)
+        once[:-1, self.template.passes.row < 0] = False
+        batch, column = np.nonzero(once)
+        delays = builder.delays(
+            issued_us[batch, column], (len(tasks), len(batch)), label=len(builder.labels) - 1
+        )
+        builder.depend(delays, tasks[:, batch, column])
+        if previous_mark is not None:
+            builder.depend(previous_mark, delays)
 
     def _order_passes(self, builder: TaskBuilder, tasks: Nodes) -> None:
         """Make each stage begin a pass when it has ended the one before, and its optimizer after the last."""
@@ -300,6 +348,7 @@ class Lowering:
             gpu_of=self.gpu_of,
             priority=priority,
             label=len(builder.labels) - 1,
+            library=self.library,
         )
 
     def _synchronise_all(self, builder: TaskBuilder, tasks: Nodes, priority: int) -> list[Nodes]:
@@ -353,6 +402,8 @@ class Lowering:
             priority=priority + np.array(numbers)[:, None],
             label=len(builder.labels) - 1,
             counter_rotating=self.plan.counter_rotating,
+            library=self.library,
+            in_network=self.in_network,
         )
         size_bytes = np.array([b.size_bytes for b in buckets])[:, None]
         members = self.gpu_of[:, [b.devices[0] for b in buckets]].T
@@ -411,6 +462,8 @@ class Lowering:
             label=label,
             counter_rotating=self.plan.counter_rotating,
             orders=self.orders,
+            library=self.library,
+            in_network=self.in_network,
         )
         members = self.gpu_of[:, bucket.devices].reshape(1, *self.tiers, devices)
         made = len(tasks) // math.prod(self.tiers[1:])

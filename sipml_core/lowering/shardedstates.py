@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import Rings
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptemplate import GroupTemplate
@@ -28,6 +29,8 @@ class SharedStates:
     #: Priority of the first bucket, and label of barriers.
     priority: int
     label: int
+    #: See `Rings.library`.
+    library: Library | None = None
 
     def add(self, tasks: Nodes) -> tuple[list[Nodes], Nodes]:
         """Return where the iteration's collectives end, and tasks whose optimizer ends with the gathers.
@@ -72,6 +75,7 @@ class SharedStates:
             steps=plan.ring_steps,
             priority=self.priority + np.array(numbers)[:, None],
             label=self.label,
+            library=self.library,
         )
         shape = (len(buckets), made, devices)
         # GPUs of all members [buckets, dp, devices]; bucket of each maker and user, and these [pairs].

@@ -8,7 +8,9 @@ from sipml_core.model.advanced import FoldableControl, TreatsAlike, UnsharedFabr
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
 from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
 from sipml_core.model.cluster import MAX_GPUS, Cluster
+from sipml_core.model.collectivecalls import COLLECTIVE_KINDS, CollectiveCall, CollectiveCost
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.framework import Framework
 from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
 from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.network import Network, check_routes, refuse_excess
@@ -28,6 +30,7 @@ from sipml_core.model.traffic import TrafficMatrix
 
 __all__ = [
     "BARRIER",
+    "COLLECTIVE_KINDS",
     "FAILED",
     "INFEASIBLE",
     "MAX_GPUS",
@@ -46,11 +49,14 @@ __all__ = [
     "CircuitControl",
     "CircuitPlan",
     "Cluster",
+    "CollectiveCall",
+    "CollectiveCost",
     "Execution",
     "Fabric",
     "FabricHints",
     "FabricWords",
     "FoldableControl",
+    "Framework",
     "GroupShape",
     "LinkTable",
     "Network",

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
+    from sipml_core.report.collectivetables import ELEMENT_BYTES, collective_table, write_collectives
     from sipml_core.report.components import (
         component_page,
         components_table,
@@ -37,6 +38,11 @@ _GIVES = {
         "plan_table",
         "summary_lines",
         "write_plan",
+    ),
+    "collectivetables": (
+        "ELEMENT_BYTES",
+        "collective_table",
+        "write_collectives",
     ),
     "components": (
         "default_batch",
@@ -77,8 +83,10 @@ _GIVES = {
 }
 
 __all__ = [
+    "ELEMENT_BYTES",
     "SHOWN",
     "can_draw",
+    "collective_table",
     "component_page",
     "components_table",
     "default_batch",
@@ -99,6 +107,7 @@ __all__ = [
     "trace_lines",
     "winner_tables",
     "winners_tables",
+    "write_collectives",
     "write_finding",
     "write_plan",
     "write_result",
