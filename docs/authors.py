@@ -7,8 +7,9 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "plugin": (
         "The interfaces to subclass, and the mark of a hook.",
         (
-            "API_VERSION", "AllReduce", "Communication", "Component", "Convergence", "DemandForecast", "Estimator", "Exchange",
-            "GpuModel", "Placer", "Scheduler", "Topology", "Workload", "hookimpl", "load",
+            "API_VERSION", "AllReduce", "Communication", "Component", "Convergence", "DemandForecast",
+            "Estimator", "Exchange", "GpuModel", "Placer", "Scheduler", "Topology", "Workload", "hookimpl",
+            "load",
         ),
     ),
     "model": (
@@ -17,7 +18,7 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
             "BARRIER", "MAX_GPUS", "MAX_SAMPLES", "NO_LINK", "PRECISIONS", "Axis", "BalancedGraph",
             "COLLECTIVE_KINDS", "CaseResult", "CircuitControl", "CircuitPlan", "Cluster", "CollectiveCall",
             "CollectiveCost", "Fabric", "FabricHints", "FabricWords",
-            "GroupShape", "Network", "Nodes", "Op", "OpGraph", "OpWork", "Operand", "PairArray", "PairIndex",
+            "GroupShape", "MatrixProduct", "Network", "Nodes", "Op", "OpGraph", "OpWork", "Operand", "PairArray", "PairIndex",
             "Phase", "Placement", "PlacementLimits", "Plan", "Precision", "ReplicaShape", "Result", "Role",
             "Routes", "Split", "TaskBuilder", "TaskGraph", "Tensor", "Timeline", "TrafficMatrix",
             "check_form", "check_routes", "op_work", "precision", "sorted_unique",
@@ -51,8 +52,9 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "testing": (
         "Suites of laws to subclass in a test file: see [laws](laws.md).",
         (
-            "AllReduceConformance", "CommunicationConformance", "EstimatorConformance", "ExchangeConformance", "GpuModelConformance",
-            "LawBroken", "PlacerConformance", "SchedulerConformance", "TopologyConformance",
+            "AllReduceConformance", "CommunicationConformance", "EstimatorConformance",
+            "ExchangeConformance", "GpuModelConformance", "LawBroken", "PlacerConformance",
+            "SchedulerConformance", "TopologyConformance",
             "WorkloadConformance",
         ),
     ),

@@ -13,7 +13,16 @@ from sipml_core.communication import LIBRARIES
 from sipml_core.estimators import ESTIMATORS
 from sipml_core.gpus import GPU_MODELS
 from sipml_core.placement import PLACERS
-from sipml_core.plugin import AllReduce, Communication, Estimator, Exchange, GpuModel, Placer, Workload, hookimpl
+from sipml_core.plugin import (
+    AllReduce,
+    Communication,
+    Estimator,
+    Exchange,
+    GpuModel,
+    Placer,
+    Workload,
+    hookimpl,
+)
 from sipml_core.workloads import WORKLOADS
 
 

@@ -122,12 +122,12 @@ def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResu
     )
 
 
-
 def _network_bytes(compiled: CompiledCase) -> float:
     """Return what one iteration sends, without what a communication library adds on the wire. [bytes]"""
     if not compiled.case.communication.free:
         return compiled.traffic.total
     return float(compiled.tasks.size_bytes.sum()) * compiled.repeats / compiled.plan.iterations
+
 
 def _notes(compiled: CompiledCase, times: IterationTimes) -> Iterator[str]:
     """Yield what a reader of the row should know of how the case ran."""

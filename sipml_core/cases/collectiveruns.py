@@ -234,7 +234,7 @@ def _add_trees(
     size_bytes: float,
     cost: CollectiveCost,
 ) -> None:
-    """Add what goes down the tree of each root, or up to it; a step starts when the one before has arrived."""
+    """Add what goes down the tree of each root, or up to it; a step starts when the one before has ended."""
     gpus = len(members)
     one_root = collective in ("broadcast", "reduce")
     upwards = collective in ("reduce_scatter", "reduce")

@@ -204,9 +204,7 @@ def lowered(
     )  # fmt: skip
 
 
-def library_on(
-    communication: Communication, fabric: Fabric, prices: Prices
-) -> Library | None:
+def library_on(communication: Communication, fabric: Fabric, prices: Prices) -> Library | None:
     """Return a communication library on a fabric; None: it costs nothing."""
     if communication.free:
         return None

@@ -83,6 +83,7 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, reproduce, circuits, collectives, plugins, cache, new_experiment, new_plugin,
+    run, validate, search, explain, reproduce, circuits, collectives, plugins, cache, new_experiment,
+    new_plugin,
 ):  # fmt: skip
     main.add_command(command)

@@ -89,8 +89,8 @@ class InSwitch(AllReduce):
         """
         if not shape.adds_up:
             raise InfeasibleError(
-                "all_reduce 'in-switch' needs a network whose switches add up (its option switches_add), with "
-                "all replicas inside one unit: use 'flat' or 'two-tier'"
+                "all_reduce 'in-switch' needs a network whose switches add up (its option switches_add), "
+                "with all replicas inside one unit: use 'flat' or 'two-tier'"
             )
         return (shape.replicas,)
 

@@ -140,7 +140,9 @@ def _algorithms(call: CollectiveCall) -> list[tuple[str, tuple[float, float], fl
     steps, servers = call.ranks - 1, call.servers
     twice = 2 if call.kind == "all_reduce" else 1
     across = servers - 1
-    found = [("ring", (twice * (steps - across), twice * across), 1.0)]
+    found: list[tuple[str, tuple[float, float], float]] = [
+        ("ring", (twice * (steps - across), twice * across), 1.0)
+    ]
     if call.kind == "all_reduce" and servers > 1:
         inside = call.ranks / servers - 1
         found.append(("tree", (2.0 * inside, 2.0 * math.ceil(math.log2(servers))), TREE_SHARE))

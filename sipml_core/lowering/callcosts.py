@@ -131,7 +131,7 @@ def exchange_calls(transfers: Transfers, group: GroupTasks) -> list[ExchangeCall
     stages = int(max(stage_from.max(), stage_to.max())) + 1
     key = ((transfers.tensor.astype(np.int64) * 2 + again) * stages + stage_from) * stages + stage_to
     calls = []
-    order = np.argsort(key, kind="stable")
+    order = np.argsort(key, kind="stable").astype(np.int32)
     for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
         total_bytes = float(transfers.size_bytes[rows].sum())
         if stage_from[rows[0]] != stage_to[rows[0]]:

@@ -212,7 +212,8 @@ class Rings:
         if n == 1:
             return self.builder.barriers(members.shape, label=self.label) if ready is None else ready
         src, dst = self._ring(members, made)
-        sent_bytes, startup_us = size_bytes * steps / n, 0.0
+        sent_bytes: Size = size_bytes * steps / n
+        startup_us: Size = 0.0
         if kind == "all_reduce" and self.in_network:
             sent_bytes, steps = size_bytes, 2
         if self.library is not None:

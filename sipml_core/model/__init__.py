@@ -15,7 +15,7 @@ from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
 from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.network import Network, check_routes, refuse_excess
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
-from sipml_core.model.opwork import OpWork, op_work
+from sipml_core.model.opwork import MatrixProduct, OpWork, op_work
 from sipml_core.model.pairs import PairIndex, sorted_unique
 from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompute_level
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
@@ -59,6 +59,7 @@ __all__ = [
     "Framework",
     "GroupShape",
     "LinkTable",
+    "MatrixProduct",
     "Network",
     "Nodes",
     "Op",

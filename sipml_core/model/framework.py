@@ -52,7 +52,8 @@ class Framework:
         """Return how many times as long as the mean the slowest of n GPUs takes.
 
         The expected largest of n standard normal deviates is about the quantile of (n - 0.375) / (n + 0.25)
-        (Blom 1958, "Statistical Estimates and Transformed Beta-Variables", section 6.9): 1.42 of 8, 2.5 of 100.
+        (Blom 1958, "Statistical Estimates and Transformed Beta-Variables", section 6.9): 1.42 of 8,
+        2.5 of 100.
 
         >>> Framework(slowest_sigma=0.1).slowest_of(1)
         1.0

@@ -6,7 +6,9 @@ from sipml_core.cases import run_experiment
 from sipml_core.experiment import read_experiment, resolved_tables
 
 #: Far below the time of a launch: whatever the host takes is what an op takes.
-QUICK = {"memory": "1 TB", "mixed_tflops": 1e6, "fp32_tflops": 1e6, "bandwidth_gbytes_per_s": 1e6, "ramp_us": 0}
+QUICK = {
+    "memory": "1 TB", "mixed_tflops": 1e6, "fp32_tflops": 1e6, "bandwidth_gbytes_per_s": 1e6, "ramp_us": 0,
+}  # fmt: skip
 
 
 @pytest.fixture

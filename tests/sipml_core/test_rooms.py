@@ -13,7 +13,9 @@ ROOT = Path(sipml_core.__file__).parent
 #: What a room may import from other rooms; rooms stand in the order in which data passes through them.
 BASE = {"errors", "fields", "model"}
 CONTRACT = {*BASE, "plugin"}
-STEPS = {*CONTRACT, "communication", "experiment", "partition", "placement", "lowering", "engine", "scheduling"}
+STEPS = {
+    *CONTRACT, "communication", "experiment", "partition", "placement", "lowering", "engine", "scheduling",
+}  # fmt: skip
 MAY_IMPORT = {
     "errors": set(),
     "fields": {"errors"},

@@ -71,7 +71,7 @@ def test_wrong_libraries_are_found(library, law):
 
 
 def test_an_efficiency_above_1_is_refused():
-    with pytest.raises(ConfigError, match="wire_factor must be at least 1, got 0.5"):
+    with pytest.raises(ConfigError, match=r"wire_factor must be at least 1, got 0.5"):
         CollectiveCost(wire_factor=0.5)
 
 
@@ -80,11 +80,12 @@ def nccl(**options):
 
 
 def cost(library, kind, size_bytes, **call):
-    return library.cost(CollectiveCall(**{"kind": kind, "ranks": 8, "gbps": 3600.0, **call}, size_bytes=size_bytes))
+    call = {"ranks": 8, "gbps": 3600.0, **call}
+    return library.cost(CollectiveCall(kind=kind, size_bytes=size_bytes, **call))
 
 
 def test_protocols_by_hand():
-    """Ring of 8, 0.79 us a hop at first, twice the bytes over 71 % of the links; then 0.3 us, the bytes once."""
+    """Ring of 8: 0.79 us a hop and twice the bytes over 71 % of the links; then 0.3 us, the bytes once."""
     small, large = (cost(nccl(), "all_reduce", size) for size in (1e3, 1e9))
     assert small.startup_us == pytest.approx(5.2 + 14 * 0.79)
     assert small.wire_factor == pytest.approx(2 / 0.71)
@@ -107,12 +108,12 @@ def test_a_ring_carries_more_than_a_tree():
 @pytest.mark.parametrize("efficiency", [0.0, 1.5])
 def test_impossible_efficiencies_are_refused(registry, efficiency):
     table = {"library": "nccl", "ring_efficiency": efficiency}
-    with pytest.raises(ConfigError, match="communication.ring_efficiency must be above 0 and at most 1"):
+    with pytest.raises(ConfigError, match=r"communication.ring_efficiency must be above 0 and at most 1"):
         read_communication(table, registry)
 
 
 def test_an_unknown_library_is_refused_with_the_nearest(registry):
-    with pytest.raises(ConfigError, match="communication.library: no communication 'ncl'; did you mean 'nccl'"):
+    with pytest.raises(ConfigError, match=r"communication.library: .* 'ncl'; did you mean 'nccl'"):
         read_communication({"library": "ncl"}, registry)
 
 
@@ -126,7 +127,7 @@ def measured_on_h100():
 
 
 def test_nccl_on_h100_is_within_10_percent_where_nothing_was_fitted():
-    """Median over the odd rows, of links of 450 GB/s and a switch that adds; each size of 512 B to 512 MiB."""
+    """Median over every second row, on links of 450 GB/s and a switch that adds; 512 B to 512 MiB."""
     errors = []
     for kind, ranks, size_bytes, measured_us in list(measured_on_h100())[1::2]:
         times_us = []

@@ -31,9 +31,7 @@ class Job:
         self.computes.append((name, gpu, us, priority))
         self.edges += [(before, name) for before in after]
 
-    def barrier(
-        self, name: str, *, after: Sequence[str] = (), mark: bool = False, us: float = 0.0
-    ) -> None:
+    def barrier(self, name: str, *, after: Sequence[str] = (), mark: bool = False, us: float = 0.0) -> None:
         self.task(name, BARRIER, us, after=after)
         self.marks += [name] * mark
 
