@@ -72,7 +72,8 @@ class ShapedGpu(Roofline):
             return super().compute_us(work)
         # Products of one kernel run one after the other.
         slowed = sum(
-            product.flops / wave_efficiency(product, self.options.multiprocessors) for product in work.products
+            product.flops / wave_efficiency(product, self.options.multiprocessors)
+            for product in work.products
         )
         asked = sum(product.flops for product in work.products)
         share = self._compute["matmul"]

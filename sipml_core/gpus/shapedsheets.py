@@ -38,14 +38,26 @@ class _Sheet:
     multiprocessors: int
 
 
-# fmt: off
-_V100 = _Sheet(memory= "16 GB", gbytes_per_s= 900.0, fp32=15.7, tf32=  15.7, mixed= 125.0, fp8=   0.0, multiprocessors= 80)
-_A100_40 = _Sheet(memory="40 GB", gbytes_per_s=1555.0, fp32=19.5, tf32= 156.0, mixed= 312.0, fp8=   0.0, multiprocessors=108)
-_A100_80 = _Sheet(memory="80 GB", gbytes_per_s=2039.0, fp32=19.5, tf32= 156.0, mixed= 312.0, fp8=   0.0, multiprocessors=108)
-_H100 = _Sheet(memory= "80 GB", gbytes_per_s=3350.0, fp32=67.0, tf32= 494.5, mixed= 989.0, fp8=1979.0, multiprocessors=132)
-_H200 = _Sheet(memory="141 GB", gbytes_per_s=4800.0, fp32=67.0, tf32= 494.5, mixed= 989.0, fp8=1979.0, multiprocessors=132)
-_B200 = _Sheet(memory="180 GB", gbytes_per_s=7700.0, fp32=75.0, tf32=1125.0, mixed=2250.0, fp8=4500.0, multiprocessors=148)
-# fmt: on
+_V100 = _Sheet(
+    memory="16 GB", gbytes_per_s=900.0, fp32=15.7, tf32=15.7, mixed=125.0, fp8=0.0, multiprocessors=80
+)
+_A100_40 = _Sheet(
+    memory="40 GB", gbytes_per_s=1555.0, fp32=19.5, tf32=156.0, mixed=312.0, fp8=0.0, multiprocessors=108
+)
+_A100_80 = attrs.evolve(_A100_40, memory="80 GB", gbytes_per_s=2039.0)
+_H100 = _Sheet(
+    memory="80 GB", gbytes_per_s=3350.0, fp32=67.0, tf32=494.5, mixed=989.0, fp8=1979.0, multiprocessors=132
+)
+_H200 = attrs.evolve(_H100, memory="141 GB", gbytes_per_s=4800.0)
+_B200 = _Sheet(
+    memory="180 GB",
+    gbytes_per_s=7700.0,
+    fp32=75.0,
+    tf32=1125.0,
+    mixed=2250.0,
+    fp8=4500.0,
+    multiprocessors=148,
+)
 
 
 def _options(sheet: _Sheet) -> type[Any]:

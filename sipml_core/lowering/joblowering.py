@@ -15,7 +15,7 @@ from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
-from sipml_core.lowering.hosttime import issue_times_us
+from sipml_core.lowering.hosttime import HostTime
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.passtasks import row_of
 from sipml_core.lowering.shardedstates import SharedStates
@@ -205,7 +205,7 @@ class Lowering:
         groups: int,
         label: Indices,
         priority: int,
-        previous_mark: Nodes | None = None,
+        mark_before: Nodes | None = None,
     ) -> tuple[Nodes, Nodes]:
         """Add one iteration; return its tasks [groups, micro-batches, tasks] and its mark [1].
 
@@ -235,7 +235,7 @@ class Lowering:
         # Nodes of tasks [groups, micro-batches, tasks] and of transfers inside replicas, likewise.
         every = np.arange(self.plan.micro_batches, dtype=np.int32)
         unit = len(group.subop)
-        tasks = self._tasks(builder, gpu_of, label, priority, previous_mark)
+        tasks = self._tasks(builder, gpu_of, label, priority)
         first_user = np.argsort(group.position)[transfers.position].astype(np.int32)
         size_bytes, startup_us = transfers.size_bytes, np.zeros(())
         if self.library is not None:
@@ -256,7 +256,9 @@ class Lowering:
         builder.depend(sends[..., transfers.before], sends[..., transfers.after])
         arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
         builder.depend(sends[..., arrival], tasks[..., consumer])
-        self._order_passes(builder, tasks)
+        pass_ends = self._order_passes(builder, tasks)
+        host = HostTime(template=self.template, framework=self.framework, builder=builder)
+        host.add(tasks, sends, pass_ends, mark_before)
 
         # Gradients are summed when the last micro-batch has gone back: it does so last in every schedule.
         last = tasks[:, -1]
@@ -284,7 +286,6 @@ class Lowering:
         gpu_of: NDArray[np.int32],
         label: Indices,
         priority: int,
-        previous_mark: Nodes | None,
     ) -> Nodes:
         """Add the tasks of all micro-batches and of the optimizer. [groups, micro-batches, tasks]"""
         group, passes, count = self.template.group, self.template.passes, self.plan.micro_batches
@@ -307,29 +308,19 @@ class Lowering:
         tasks[:, -1:] = builder.tasks(gpu, duration, place[-1:], label)
         rest = np.flatnonzero(passes.row < 0)
         tasks[:, :-1, rest] = tasks[:, -1:, rest]
-        self._wait_for_host(builder, tasks, previous_mark)
         return tasks
 
-    def _wait_for_host(self, builder: TaskBuilder, tasks: Nodes, previous_mark: Nodes | None) -> None:
-        """Let no task begin before the host has issued it; it begins an iteration when the last has ended."""
-        if not (self.framework.op_us or self.framework.collective_us):
-            return
-        issued_us = issue_times_us(self.template, self.framework)
-        once = np.ones(issued_us.shape, dtype=np.bool_)
-        once[:-1, self.template.passes.row < 0] = False
-        batch, column = np.nonzero(once)
-        delays = builder.delays(
-            issued_us[batch, column], (len(tasks), len(batch)), label=len(builder.labels) - 1
-        )
-        builder.depend(delays, tasks[:, batch, column])
-        if previous_mark is not None:
-            builder.depend(previous_mark, delays)
+    def _order_passes(self, builder: TaskBuilder, tasks: Nodes) -> list[Nodes]:
+        """Make each stage begin a pass when it has ended the one before, and its optimizer after the last.
 
-    def _order_passes(self, builder: TaskBuilder, tasks: Nodes) -> None:
-        """Make each stage begin a pass when it has ended the one before, and its optimizer after the last."""
+        Returns
+        -------
+        Ends of the passes of each stage, [groups, passes]; none where there is no order to keep.
+        """
         passes = self.template.passes
         if not passes.ordered:
-            return
+            return []
+        ends: list[Nodes] = []
         for own, optimizer in zip(passes.passes, passes.optimizer, strict=True):
             done = builder.barriers((len(tasks), len(own)), label=len(builder.labels) - 1)
             for number, each in enumerate(own):
@@ -340,6 +331,8 @@ class Lowering:
                     sources = tasks[:, following.micro_batch, passes.sources[row_of(following)]]
                     builder.depend(done[:, number, None], sources)
             builder.depend(done[:, -1, None], tasks[:, -1, optimizer])
+            ends.append(done)
+        return ends
 
     def _shared_states(self, builder: TaskBuilder, priority: int) -> SharedStates:
         return SharedStates(

@@ -11,7 +11,6 @@ from sipml_core.fields import at_least
 from sipml_core.model.opgraph import Op, Operand, OpGraph, Phase, Role, Split
 from sipml_core.model.precisions import precision
 
-
 #: Kinds of op that are matrix products.
 _PRODUCT_KINDS = frozenset({"matmul", "attention"})
 
