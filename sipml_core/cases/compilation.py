@@ -21,6 +21,7 @@ from sipml_core.cases.steps import (
     circuits_for,
     first_groups,
     group_template,
+    library_on,
     lowered,
     network_prices,
     whole_job,
@@ -157,7 +158,12 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     relays = trees.relays and not trees.direct
     template = reuse(group_template, variant.placement, variant.plan, parents, relays, group)
     order = None if variant.fabric.hints.order is None else tuple(variant.fabric.hints.order.tolist())
-    return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers, variant.rings)
+    case, cluster = variant.case, variant.case.interconnect.cluster
+    prices = reuse(network_prices, variant.fabric, case.plan, cluster.bandwidth_gbps)
+    return reuse(
+        lowered, template, cluster, order, variant.tiers, variant.rings, variant.in_network,
+        library_on(case.communication, variant.fabric, prices), case.framework,
+    )  # fmt: skip
 
 
 def compiled_by_rules(variant: Variant, reuse: Reuse) -> list[CompiledCase]:

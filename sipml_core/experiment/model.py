@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from sipml_core.collectives import ALL_REDUCES, EXCHANGES
+from sipml_core.communication import Ideal
 from sipml_core.errors import ConfigError
 from sipml_core.fields import between, each, one_of, option, parse_us, positive
 from sipml_core.model import (
@@ -18,9 +19,20 @@ from sipml_core.model import (
     SCHEDULES,
     Cluster,
     Execution,
+    Framework,
     Plan,
 )
-from sipml_core.plugin import AllReduce, Estimator, Exchange, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin import (
+    AllReduce,
+    Communication,
+    Estimator,
+    Exchange,
+    GpuModel,
+    Placer,
+    Scheduler,
+    Topology,
+    Workload,
+)
 
 #: The largest integer of a TOML file, and of the engine.
 MAX_SEED = 2**63 - 1
@@ -128,6 +140,13 @@ class GpuTable:
 
     name: str = option("v100", doc="GPU model, see `plugins`")
     precision: str = option("mixed", validator=one_of(*PRECISIONS), doc="number format of the training step")
+
+
+@attrs.frozen(kw_only=True)
+class CommunicationTable:
+    """[communication], beside the options of the library it names."""
+
+    library: str = option("ideal", doc="communication library, see `plugins`")
 
 
 @attrs.frozen(kw_only=True)
@@ -270,6 +289,9 @@ class Experiment:
     precision: str = "mixed"
     seed: int = 0
     engine: EngineTable = attrs.Factory(EngineTable)
+    #: What collectives cost beyond their bytes, and what the host takes.
+    communication: Communication = attrs.Factory(lambda: Ideal(Ideal.Options()))
+    framework: Framework = attrs.Factory(Framework)
 
     @baseline.default
     def _first(self) -> str:

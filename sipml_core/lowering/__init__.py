@@ -4,6 +4,8 @@ In: a `Placement`, a `Plan`, a `Cluster`. Out: a `TaskGraph` of all GPUs, or of 
 Imports `placement` and what is below it.
 """
 
+from sipml_core.lowering.callcosts import Library
+from sipml_core.lowering.collectives import Rings, all_reduce_bytes
 from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.folding import Folded, NoSymmetryError, Pairs, fold
 from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
@@ -19,15 +21,18 @@ __all__ = [
     "Folded",
     "GroupTasks",
     "GroupTemplate",
+    "Library",
     "Lowering",
     "MemoryUse",
     "NoSymmetryError",
     "Pairs",
     "Pass",
+    "Rings",
     "Synchronisation",
     "TaskOrigins",
     "TrafficBytes",
     "Trees",
+    "all_reduce_bytes",
     "check_memory",
     "check_parameters",
     "fold",

@@ -9,14 +9,16 @@ from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, Placem
 from sipml_core.model.caserecord import PASS_KINDS, CaseRecord, CircuitDecision, Images
 from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
 from sipml_core.model.cluster import MAX_GPUS, Cluster
+from sipml_core.model.collectivecalls import COLLECTIVE_KINDS, CollectiveCall, CollectiveCost
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.framework import Framework
 from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
 from sipml_core.model.hashing import hashed_choice
 from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.modelflops import ModelFlops
 from sipml_core.model.network import Network, check_routes, refuse_excess
 from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
-from sipml_core.model.opwork import OpWork, op_work
+from sipml_core.model.opwork import MatrixProduct, OpWork, op_work
 from sipml_core.model.pairs import PairIndex, sorted_unique
 from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompute_level
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
@@ -32,6 +34,7 @@ from sipml_core.model.traffickinds import CONTEXT, EXPERT, GRADIENT, PIPELINE, T
 
 __all__ = [
     "BARRIER",
+    "COLLECTIVE_KINDS",
     "CONTEXT",
     "EXPERT",
     "FAILED",
@@ -60,15 +63,19 @@ __all__ = [
     "CircuitDecision",
     "CircuitPlan",
     "Cluster",
+    "CollectiveCall",
+    "CollectiveCost",
     "Execution",
     "Fabric",
     "FabricHints",
     "FabricWords",
     "FoldableControl",
+    "Framework",
     "GroupShape",
     "Images",
     "LinkSamples",
     "LinkTable",
+    "MatrixProduct",
     "ModelFlops",
     "Network",
     "Nodes",

@@ -15,6 +15,8 @@ from sipml_core.model import (
     CircuitControl,
     CircuitPlan,
     Cluster,
+    CollectiveCall,
+    CollectiveCost,
     Fabric,
     GroupShape,
     ModelFlops,
@@ -269,3 +271,17 @@ class AllReduce(Component):
         there are several, `tiers` returns one tier.
         """
         return ()
+
+    #: Switches add up what the replicas send: each sends and receives all bytes once. `tiers` returns one.
+    in_network: ClassVar[bool] = False
+
+
+class Communication(Component):
+    """A communication library: what a collective costs beyond its bytes at the bandwidth of the links."""
+
+    #: No call costs anything: bytes at the bandwidth of the links, and latencies of routes, are all there is.
+    free: ClassVar[bool] = False
+
+    @abstractmethod
+    def cost(self, call: CollectiveCall) -> CollectiveCost:
+        """Return what one call costs: the same for equal calls, and never less time for more bytes."""

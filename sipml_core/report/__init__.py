@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
+    from sipml_core.report.collectivetables import ELEMENT_BYTES, collective_table, write_collectives
     from sipml_core.report.components import (
         component_page,
         components_table,
@@ -44,6 +45,11 @@ _GIVES = {
         "plan_table",
         "summary_lines",
         "write_plan",
+    ),
+    "collectivetables": (
+        "ELEMENT_BYTES",
+        "collective_table",
+        "write_collectives",
     ),
     "components": (
         "default_batch",
@@ -91,9 +97,11 @@ _GIVES = {
 }
 
 __all__ = [
+    "ELEMENT_BYTES",
     "SHOWN",
     "DetailRequest",
     "can_draw",
+    "collective_table",
     "component_page",
     "components_table",
     "counts_tables",
@@ -117,6 +125,7 @@ __all__ = [
     "trace_lines",
     "winner_tables",
     "winners_tables",
+    "write_collectives",
     "write_details",
     "write_finding",
     "write_plan",

@@ -13,14 +13,17 @@ ROOT = Path(sipml_core.__file__).parent
 #: What a room may import from other rooms; rooms stand in the order in which data passes through them.
 BASE = {"errors", "fields", "model"}
 CONTRACT = {*BASE, "plugin"}
-STEPS = {*CONTRACT, "experiment", "partition", "placement", "lowering", "engine", "scheduling"}
+STEPS = {
+    *CONTRACT, "communication", "experiment", "partition", "placement", "lowering", "engine", "scheduling",
+}  # fmt: skip
 MAY_IMPORT = {
     "errors": set(),
     "fields": {"errors"},
     "model": {"errors", "fields"},
     "plugin": BASE,
     "collectives": CONTRACT,
-    "experiment": {*CONTRACT, "collectives"},
+    "communication": CONTRACT,
+    "experiment": {*CONTRACT, "collectives", "communication"},
     "workloads": CONTRACT,
     "gpus": CONTRACT,
     "partition": CONTRACT,
@@ -35,7 +38,7 @@ MAY_IMPORT = {
     "reproduce": {*STEPS, "cases", "searching"},
     "report": {*STEPS, "details", "cases", "searching", "reproduce"},
     "templates": CONTRACT,
-    "bundled": {*CONTRACT, "workloads", "gpus", "placement", "estimators", "collectives"},
+    "bundled": {*CONTRACT, "workloads", "gpus", "placement", "estimators", "collectives", "communication"},
     "testing": {*STEPS, "workloads", "gpus", "cases"},
     "cli": {*STEPS, "details", "cases", "searching", "reproduce", "report", "templates"},
     "__main__": {"cli"},

@@ -109,9 +109,7 @@ def test_a_figure_has_the_same_bytes_each_time(kind):
 
 def test_the_kind_of_a_file_follows_from_its_name():
     assert figure_kind("a/b.PDF") == "pdf"
-    with pytest.raises(
-        ValueError, match=r"written as png, svg, pdf; 'x\.gif' ends in none of them"
-    ):
+    with pytest.raises(ValueError, match=r"written as png, svg, pdf; 'x\.gif' ends in none of them"):
         figure_kind("x.gif")
 
 
