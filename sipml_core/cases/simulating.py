@@ -4,20 +4,23 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 
 import attrs
 
 from sipml_core.cases.accounting import account, bound_result
 from sipml_core.cases.case import Case
 from sipml_core.cases.clock import Clock
-from sipml_core.cases.compilation import CompiledCase, compile_case
+from sipml_core.cases.compilation import CompiledCase, compile_case, compiled_by_rules
 from sipml_core.cases.culprits import blamed
 from sipml_core.cases.darkness import DarkCapacity
 from sipml_core.cases.reuse import Reuse
+from sipml_core.cases.variants import Variant
 from sipml_core.engine import lower_bound_us, simulate
 from sipml_core.errors import LimitError, StalledError, TooSlowError
 from sipml_core.model import SILENT, CaseResult, Progress, Timeline, UnsharedFabric
 from sipml_core.plugin import Component
+from sipml_core.scheduling import DemandRule
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -26,6 +29,8 @@ class SimulatedCase:
 
     row: CaseResult
     timeline: Timeline | None
+    #: What circuits were planned for; None: there are none.
+    rule: DemandRule | None = None
 
 
 def compiled_variants(case: Case, reuse: Reuse) -> list[CompiledCase]:
@@ -85,7 +90,8 @@ def simulate_case(
             )
     except LimitError:
         raise clock.reached() from None
-    return SimulatedCase(row=account(compiled, timeline, driver), timeline=timeline)
+    rule = compiled.circuits.rule if compiled.circuits else None
+    return SimulatedCase(row=account(compiled, timeline, driver), timeline=timeline, rule=rule)
 
 
 def fastest_variant(
@@ -93,11 +99,14 @@ def fastest_variant(
 ) -> SimulatedCase:
     """Return the fastest of some variants of a case.
 
+    Of several iterations, one is simulated to choose by which rule circuits are planned in each variant.
+
     Raises
     ------
     StalledError, TooSlowError
         All variants stall, or exceed `engine.max_time_us`.
     """
+    variants = with_chosen_rules(variants, clock)
     best: SimulatedCase | None = None
     for number, compiled in enumerate(variants):
         if best is not None and _cannot_beat(compiled, best.row):
@@ -113,6 +122,36 @@ def fastest_variant(
     if best is None:
         raise failure
     return best
+
+
+def with_chosen_rules(variants: Sequence[CompiledCase], clock: Clock) -> list[CompiledCase]:
+    """Return variants of several iterations with the one rule that is the fastest in the first of them.
+
+    Those of one iteration are all returned: to run them is to choose.
+    """
+    chosen: list[CompiledCase] = []
+    for _, same in groupby(variants, lambda compiled: id(compiled.variant)):
+        ruled = list(same)
+        if len(ruled) > 1 and ruled[0].plan.iterations > 1:
+            ruled = [_fastest_rule(ruled, clock)]
+        chosen += ruled
+    return chosen
+
+
+def _fastest_rule(ruled: Sequence[CompiledCase], clock: Clock) -> CompiledCase:
+    """Return which of some rules of a variant is the fastest in one iteration; the first if none ends."""
+    trials = compiled_by_rules(_first_iteration(ruled[0].variant), Reuse())
+    try:
+        best = fastest_variant(trials, clock)
+    except (StalledError, TooSlowError):
+        return ruled[0]
+    return next((each for each in ruled if each.circuits and each.circuits.rule == best.rule), ruled[0])
+
+
+def _first_iteration(variant: Variant) -> Variant:
+    """Return the variant with one iteration instead of several."""
+    case = attrs.evolve(variant.case, plan=attrs.evolve(variant.case.plan, iterations=1))
+    return attrs.evolve(variant, case=case, plan=attrs.evolve(variant.plan, iterations=1))
 
 
 def _cannot_beat(compiled: CompiledCase, best: CaseResult) -> bool:

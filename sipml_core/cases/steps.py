@@ -6,6 +6,8 @@ Those that several cases share (`op_graph`, `op_layout`, `balanced_graph`, `plac
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -33,8 +35,11 @@ from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, 
 from sipml_core.placement import place_in_stages
 from sipml_core.plugin import Communication, GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
+    BYTES,
+    DemandRule,
     ScheduledCircuits,
     circuit_traffic,
+    crowded,
     job_bytes,
     refuse_control,
     refuse_unserved,
@@ -251,7 +256,12 @@ class Driven:
 
 
 def circuits_for(
-    interconnect: Interconnect, fabric: Fabric, tasks: TaskGraph, network: Network | None = None
+    interconnect: Interconnect,
+    fabric: Fabric,
+    tasks: TaskGraph,
+    network: Network | None = None,
+    rule: DemandRule = BYTES,
+    gates: NDArray[np.int64] | None = None,
 ) -> Driven:
     """Return the network that the tasks use, with circuits planned for all of their traffic.
 
@@ -259,6 +269,8 @@ def circuits_for(
     ----------
     network
         Of the tasks on the fabric; None: made here.
+    rule, gates
+        See `ScheduledCircuits`.
 
     Raises
     ------
@@ -276,9 +288,14 @@ def circuits_for(
     driver = ScheduledCircuits(
         control=control,
         scheduler=scheduler,
-        estimator=estimator.start(network, tasks),
+        estimator=estimator.start_where(
+            network, tasks, crowded=partial(crowded, scheduler, control, network)
+        ),
         network=network,
         total_bytes=total_bytes,
+        rule=rule,
+        gates=gates,
+        replan_above=interconnect.circuit_keys.replan_above,
     )
     if control.interval_us is None and len(unserved_pairs(network, driver.plan)):
         if not control.relay:

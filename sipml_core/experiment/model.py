@@ -31,6 +31,8 @@ MAX_LABEL = 100
 #: Candidates that a search may be asked to simulate.
 MAX_TOP = 10_000
 
+DEMANDS = ("bytes", "gating", "auto")
+
 LAYOUTS = ("auto", "sample", "tensor", "megatron")
 
 
@@ -65,6 +67,23 @@ class ComponentTable:
     name: str = option(doc="see `plugins`")
 
 
+def _demand() -> Any:
+    return option(
+        "bytes", validator=one_of(*DEMANDS),
+        doc='what circuits are planned for: bytes as they are; pairs that a computation waits for never '
+        'below the largest demand, where one plan can give every pair two circuits ("gating"); or the '
+        'fastest of these and two more such rules, one iteration each of which is simulated ("auto")',
+    )  # fmt: skip
+
+
+def _replan_above() -> Any:
+    return option(
+        0.0, validator=between(0, 1),
+        doc="re-planned circuits: the scheduler is asked only where more than this part of the demand "
+        "has moved to other pairs since its last plan, or a pair waits without a circuit; 0: every interval",
+    )  # fmt: skip
+
+
 @attrs.frozen(kw_only=True)
 class TopologyTable:
     """[[topology]], beside the options of the topology it names."""
@@ -82,6 +101,16 @@ class TopologyTable:
         doc="what a scheduler is shown of the next interval, as text or as a table with its options; left "
         "out: the scheduler's own; not used, and noted in the result, where circuits are set once",
     )
+    demand: str = _demand()
+    replan_above: float = _replan_above()
+
+
+@attrs.frozen(kw_only=True)
+class CircuitKeys:
+    """Those keys of [[topology]] that say when and for what circuits are planned."""
+
+    demand: str = _demand()
+    replan_above: float = _replan_above()
 
 
 @attrs.frozen(kw_only=True)
@@ -197,6 +226,8 @@ class Interconnect:
     scheduler: Scheduler | None = None
     #: What the scheduler is shown of the next interval; None where there is no scheduler.
     estimator: Estimator | None = None
+    #: When and for what circuits are planned.
+    circuit_keys: CircuitKeys = attrs.Factory(CircuitKeys)
 
 
 @attrs.frozen(kw_only=True)

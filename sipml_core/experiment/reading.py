@@ -9,10 +9,12 @@ from typing import Any
 
 import attrs
 
+from sipml_core.communication import Ideal
 from sipml_core.errors import ConfigError, shown, unknown
 from sipml_core.experiment.model import (
     MAX_LABEL,
     MAX_SEED,
+    CircuitKeys,
     CommunicationTable,
     ComponentTable,
     EngineTable,
@@ -117,7 +119,9 @@ def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment
 
 
 def read_communication(table: dict[str, Any], registry: Registry) -> Communication:
-    """Return the library that the table [communication] describes."""
+    """Return the library that the table [communication] describes; an empty one is that of the paper."""
+    if table == {}:
+        return Ideal(Ideal.Options())
     library: Communication = _component(
         "communication", table, "communication", registry, CommunicationTable, key="library"
     )
@@ -138,6 +142,9 @@ def read_interconnect(table: dict[str, Any], path: str, cluster: Cluster, regist
         cluster=_with_bandwidth(cluster, table, path),
         scheduler=scheduler,
         estimator=estimator,
+        circuit_keys=structure(
+            {key: table[key] for key in keys(CircuitKeys) if key in table}, CircuitKeys, path
+        ),
     )
 
 

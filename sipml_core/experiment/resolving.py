@@ -7,7 +7,7 @@ from typing import Any
 
 import attrs
 
-from sipml_core.experiment.model import Experiment, Interconnect, Job
+from sipml_core.experiment.model import CircuitKeys, Experiment, Interconnect, Job
 from sipml_core.fields import names_file
 from sipml_core.model import Cluster, Framework
 from sipml_core.plugin import Component
@@ -96,7 +96,11 @@ def _interconnect(interconnect: Interconnect, cluster: Cluster, name_file: NameF
         table["scheduler"] = _component(interconnect.scheduler, name_file)
     if interconnect.estimator:
         table["estimator"] = _component(interconnect.estimator, name_file)
-    return table
+    # Only what was chosen: results that were written before there was a choice stay the same.
+    usual = attrs.asdict(CircuitKeys())
+    return table | {
+        key: value for key, value in attrs.asdict(interconnect.circuit_keys).items() if value != usual[key]
+    }
 
 
 def _component(component: Component, name_file: NameFile) -> dict[str, Any]:
@@ -120,4 +124,6 @@ def _value(value: Any) -> Any:
         return [_value(item) for item in value]
     if isinstance(value, dict):
         return {str(key): _value(item) for key, item in value.items()}
+    if attrs.has(type(value)):
+        return _plain(value)
     return value

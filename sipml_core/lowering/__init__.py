@@ -10,25 +10,30 @@ from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
 from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
-from sipml_core.lowering.joblowering import Lowering, replicas_in_server
-from sipml_core.lowering.memory import check_memory, check_parameters
+from sipml_core.lowering.joblowering import Lowering
+from sipml_core.lowering.memory import MemoryUse
+from sipml_core.lowering.memorycheck import check_memory, check_parameters, memory_need
 from sipml_core.lowering.schedules import Pass, most_in_flight, schedule
+from sipml_core.lowering.synchronisation import Synchronisation, replicas_in_server
 
 __all__ = [
     "GroupTasks",
     "GroupTemplate",
     "Library",
     "Lowering",
+    "MemoryUse",
     "NoSymmetryError",
     "Pairs",
     "Pass",
     "Rings",
+    "Synchronisation",
     "TrafficBytes",
     "Trees",
     "all_reduce_bytes",
     "check_memory",
     "check_parameters",
     "fold",
+    "memory_need",
     "most_in_flight",
     "replica_tasks",
     "replicas_in_server",

@@ -21,7 +21,7 @@ from numpy.typing import NDArray
 
 from sipml_core.fields import one_of
 from sipml_core.lowering.callcosts import Library
-from sipml_core.model import Nodes, TaskBuilder, TaskGraph
+from sipml_core.model import GRADIENT, Nodes, TaskBuilder, TaskGraph
 
 #: GPUs in ring order.
 Members = NDArray[np.int32]
@@ -183,7 +183,12 @@ class Rings:
             startup_us, factor = self._costs(kind, members, chunk_bytes * members.shape[-1])
             chunk_bytes, startup_us = chunk_bytes * factor, startup_us / steps
         sends = self.builder.transfers(
-            np.broadcast_to(src, (steps, *src.shape)), dst, chunk_bytes, self.priority, startup_us=startup_us
+            np.broadcast_to(src, (steps, *src.shape)),
+            dst,
+            chunk_bytes,
+            self.priority,
+            startup_us=startup_us,
+            kind=GRADIENT,
         )
         self.builder.depend(np.roll(sends[:-1], self.way, axis=-1), sends[1:])
         if ready is not None:
@@ -219,7 +224,9 @@ class Rings:
         if self.library is not None:
             startup_us, factor = self._costs(kind, members, size_bytes)
             sent_bytes = sent_bytes * factor
-        sends = self.builder.transfers(src, dst, sent_bytes, self.priority, float(steps), startup_us)
+        sends = self.builder.transfers(
+            src, dst, sent_bytes, self.priority, float(steps), startup_us=startup_us, kind=GRADIENT
+        )
         groups = (members.shape[0], 1)
         if ready is not None:
             start = self.builder.barriers(groups, label=self.label)

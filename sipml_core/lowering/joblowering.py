@@ -10,16 +10,31 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.callcosts import Library
-from sipml_core.lowering.collectives import Rings
 from sipml_core.lowering.exchanges import Trees
-from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.lowering.hosttime import HostTime
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.passtasks import row_of
 from sipml_core.lowering.shardedstates import SharedStates
-from sipml_core.model import Cluster, Framework, Nodes, Placement, Plan, TaskBuilder, TaskGraph
+from sipml_core.lowering.sharedparameters import SharedParameters
+from sipml_core.lowering.synchronisation import (
+    OptimizerStep,
+    ReplicaCollectives,
+    Synchronisation,
+    server_tiers,
+)
+from sipml_core.model import (
+    PIPELINE,
+    TENSOR,
+    Cluster,
+    Framework,
+    Nodes,
+    Placement,
+    Plan,
+    TaskBuilder,
+    TaskGraph,
+)
 
 
 def lower(
@@ -58,28 +73,6 @@ def lower(
     """
     template = GroupTemplate.of(placement, plan, trees)
     return Lowering.of(template, cluster, order=order, server_gpus=server_gpus).tasks()
-
-
-def replicas_in_server(plan: Plan, server_gpus: int) -> int:
-    """Return how many counterparts of each GPU, the next replicas in order, are in its server; 1: no others.
-
-    All servers must be full and hold equally many, else 1. With more, `lower` may synchronise inside servers
-    first.
-
-    >>> replicas_in_server(Plan(mp=2, dp=4, global_batch=4), server_gpus=4)
-    2
-    >>> replicas_in_server(Plan(mp=2, dp=3, global_batch=3), server_gpus=4)
-    1
-    """
-    if plan.gpus % server_gpus:
-        return 1
-    # Server of each GPU of each replica [dp, replica]; counterparts in a row that are in one server.
-    server = plan.positions // server_gpus
-    together = int(np.argmax(np.append((server != server[:1]).any(axis=1), True)))
-    if plan.dp % together:
-        return 1
-    blocks = server.reshape(-1, together, plan.replica_gpus)
-    return together if (blocks == blocks[:, :1]).all() else 1
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -128,7 +121,7 @@ class Lowering:
         return cls(
             template=template,
             gpu_of=_gpu_of(template.plan, cluster, order),
-            tiers=tiers or _tiers(template.plan, server_gpus),
+            tiers=tiers or server_tiers(template.plan, server_gpus),
             speed=speed,
             orders=orders,
             library=library,
@@ -164,7 +157,7 @@ class Lowering:
         for iteration in range(self.plan.iterations):
             mark_before = marks[-1] if marks else None
             first = iteration * self._priorities
-            tasks, mark = self._iteration(builder, groups, label, first, mark_before)
+            tasks, mark = self._iteration(builder, groups, label, first, previous, mark_before)
             if previous is not None:
                 # What follows the last micro-batch, before what begins the first.
                 builder.depend(previous[:, -1, chain[0]], tasks[:, 0, chain[1]])
@@ -185,11 +178,8 @@ class Lowering:
             tasks = builder.tasks(gpu_of[:, group.device], 0.0, 0, 0)
             size_bytes = transfers.size_bytes * self.plan.micro_batches
             builder.transfers(gpu_of[:, transfers.sender], gpu_of[:, transfers.device], size_bytes, 0)
-            if self.plan.shares_states:
-                every = np.broadcast_to(tasks[:, None], (groups, self.plan.micro_batches, tasks.shape[1]))
-                self._shared_states(builder, 0).add(every)
-            else:
-                self._synchronise_all(builder, tasks, 0)
+            every = np.broadcast_to(tasks[:, None], (groups, self.plan.micro_batches, tasks.shape[1]))
+            self._collectives(builder, every, 0)
         return builder.build()
 
     @property
@@ -205,11 +195,13 @@ class Lowering:
         groups: int,
         label: Indices,
         priority: int,
+        previous: Nodes | None = None,
         mark_before: Nodes | None = None,
     ) -> tuple[Nodes, Nodes]:
         """Add one iteration; return its tasks [groups, micro-batches, tasks] and its mark [1].
 
-        The optimizer's tasks, which there are once, are in the rows of all micro-batches.
+        The optimizer's tasks, which there are once, are in the rows of all micro-batches. `previous` are the
+        tasks of the iteration before.
 
         Examples
         --------
@@ -247,6 +239,9 @@ class Lowering:
             size_bytes,
             transfers.position + priority + unit * self.template.passes.slots_of(first_user, every),
             startup_us=startup_us,
+            kind=np.where(
+                transfers.sender // self.plan.mp == transfers.device // self.plan.mp, TENSOR, PIPELINE
+            ),
         )
 
         # Columns of tasks and transfers, and of those that wait for them; the same in every micro-batch.
@@ -265,10 +260,7 @@ class Lowering:
         sums = priority + self._priorities - len(buckets)
 
         # Where the sums of buckets are, or the parameters that are made of them.
-        if self.plan.shares_states:
-            synced, tasks = self._shared_states(builder, sums).add(tasks)
-        else:
-            synced = self._synchronise_all(builder, last, sums)
+        synced, tasks = self._collectives(builder, tasks, sums, priority, previous)
 
         # The iteration ends when all sums are there and all tasks are done that nothing else waits for.
         waited_for = np.concatenate([before, transfers.maker, *(b.producers for b in buckets)])
@@ -334,137 +326,44 @@ class Lowering:
             ends.append(done)
         return ends
 
-    def _shared_states(self, builder: TaskBuilder, priority: int) -> SharedStates:
-        return SharedStates(
-            template=self.template,
-            builder=builder,
-            gpu_of=self.gpu_of,
-            priority=priority,
-            label=len(builder.labels) - 1,
-            library=self.library,
-        )
+    def _collectives(
+        self,
+        builder: TaskBuilder,
+        tasks: Nodes,
+        priority: int,
+        first_priority: int = 0,
+        previous: Nodes | None = None,
+    ) -> tuple[list[Nodes], Nodes]:
+        """Add what replicas exchange; return where it ends, and tasks whose optimizer ends with it.
 
-    def _synchronise_all(self, builder: TaskBuilder, tasks: Nodes, priority: int) -> list[Nodes]:
-        """Add the collectives of all buckets; return where they end. [groups, members] or [groups, buckets]
-
-        Where passes are ordered there may be thousands of buckets: those of one device each, on one ring over
-        the replicas, are added together. Elsewhere one by one, which numbers the nodes otherwise.
+        Parameters
+        ----------
+        tasks, previous
+            Of this iteration and of the one before. [groups, micro-batches, tasks]
+        priority, first_priority
+            Of the first bucket, and of the first task of the iteration.
         """
-        buckets = self.template.buckets
-        together = self.template.passes.ordered and len(self.tiers) == 1 and not self.orders
-        single = [number for number, b in enumerate(buckets) if together and len(b.devices) == 1]
-        done = [self._synchronise_single(builder, tasks, single, priority)] if single else []
-        return done + [
-            self._synchronise(builder, tasks, bucket, priority + number)
-            for number, bucket in enumerate(buckets)
-            if not (together and len(bucket.devices) == 1)
-        ]
+        gathers, last = self.template.gathers, tasks[:, -1]
+        if not self.plan.shares_states:
+            return self.synchronisation(builder, last, priority).add(last), tasks
+        over = self._over_replicas(builder, last, priority)
+        if gathers is not None:
+            parameters = SharedParameters(over=over, gathers=gathers, first_priority=first_priority)
+            return parameters.add(tasks, previous), tasks
+        return SharedStates(over=over).add(tasks)
 
-    def _synchronise_single(
-        self, builder: TaskBuilder, tasks: Nodes, numbers: list[int], priority: int
-    ) -> Nodes:
-        """Add rings of buckets that are on one device each; return where they end. [groups, buckets]
+    def _over_replicas(self, builder: TaskBuilder, tasks: Nodes, priority: int) -> ReplicaCollectives:
+        template, label = self.template, len(builder.labels) - 1
+        step = OptimizerStep.of(template, builder, tasks, label)
+        return ReplicaCollectives(
+            template=template, builder=builder, gpu_of=self.gpu_of, priority=priority, label=label,
+            step=step, library=self.library, in_network=self.in_network,
+        )  # fmt: skip
 
-        Examples
-        --------
-        The three buckets of the worked example, each on one device of two groups.
-
-        >>> from sipml_core.testing.worked import lowering
-        >>> job, builder = lowering(dp=2), TaskBuilder(6, ("matmul", "sync"))
-        >>> tasks = builder.tasks(job.gpu_of[:, job.template.group.device], 1.0, 0, 0)
-        >>> job._synchronise_single(builder, tasks, [0, 1, 2], priority=0).shape
-        (2, 3)
-        >>> graph = builder.build()
-        >>> list(zip(graph.src.tolist(), graph.dst.tolist(), graph.size_bytes.tolist()))
-        [(1, 4, 2.0), (4, 1, 2.0), (2, 5, 2.0), (5, 2, 2.0), (0, 3, 10.0), (3, 0, 10.0)]
-        """
-        buckets = [self.template.buckets[number] for number in numbers]
-
-        # Bucket of each of its makers and users, and these. [pairs]
-        made_by = np.repeat(np.arange(len(buckets)), [len(b.producers) for b in buckets])
-        used_by = np.repeat(np.arange(len(buckets)), [len(b.consumers) for b in buckets])
-        makers = np.concatenate([b.producers for b in buckets])
-        users = np.concatenate([b.consumers for b in buckets])
-
-        # All makers are waited for: on the device, or doing what the device did.
-        ready = builder.barriers((len(buckets), len(tasks)), label=len(builder.labels) - 1)
-        builder.depend(tasks[:, makers], ready[made_by].T)
-        rings = Rings(
-            builder=builder,
-            steps=self.plan.ring_steps,
-            priority=priority + np.array(numbers)[:, None],
-            label=len(builder.labels) - 1,
-            counter_rotating=self.plan.counter_rotating,
-            library=self.library,
-            in_network=self.in_network,
-        )
-        size_bytes = np.array([b.size_bytes for b in buckets])[:, None]
-        members = self.gpu_of[:, [b.devices[0] for b in buckets]].T
-        done = rings.all_reduce(members, size_bytes, ready, made=len(tasks)).T
-        builder.depend(done[:, used_by], tasks[:, users])
-        return done
-
-    def _synchronise(self, builder: TaskBuilder, tasks: Nodes, bucket: Bucket, priority: int) -> Nodes:
-        """Add the collective of one bucket; return where it ends on each member. [groups, members]
-
-        A member that makes none of the gradients joins in when all makers of its group are done. It
-        waits for makers that are no members too: these did the same as the member did.
-
-        Examples
-        --------
-        A bucket on device 0 of two groups: the members are GPUs 0 and 3, each is ready after its tasks 4
-        and 7, and each sends the whole sum to the other, with the latency of two steps.
-
-        >>> from sipml_core.testing.worked import lowering
-        >>> job, builder = lowering(dp=2), TaskBuilder(6, ("matmul", "sync"))
-        >>> tasks = builder.tasks(job.gpu_of[:, job.template.group.device], 1.0, 0, 0)
-        >>> bucket = job.template.buckets[-1]
-        >>> bucket.devices, bucket.producers.tolist(), bucket.consumers.tolist()
-        ((0,), [4, 7], [8, 9])
-        >>> done = job._synchronise(builder, tasks, bucket, priority=0)
-        >>> done.shape
-        (2, 1)
-        >>> graph = builder.build()
-        >>> list(zip(graph.src.tolist(), graph.dst.tolist(), graph.latency_steps.tolist()))
-        [(0, 3, 2.0), (3, 0, 2.0)]
-        >>> graph.successors[graph.succ_start[done[0, 0]] : graph.succ_start[done[0, 0] + 1]].tolist()
-        [8, 9, 20, 21]
-        """
-        label = len(builder.labels) - 1
-        devices = len(bucket.devices)
-        device = self.template.group.device
-
-        # Column of each device among the members, -1 for none [replica]; of makers and users [pairs].
-        column = np.full(self.plan.replica_gpus, -1)
-        column[list(bucket.devices)] = np.arange(devices)
-        maker, user = column[device[bucket.producers]], column[device[bucket.consumers]]
-
-        # A member is ready after its own makers, or all of its group's, and after makers that are no members.
-        inside = maker >= 0
-        ready = builder.barriers((len(tasks), devices), label=label)
-        builder.depend(tasks[:, bucket.producers[inside]], ready[:, maker[inside]])
-        idle = np.flatnonzero(np.bincount(maker[inside], minlength=devices) == 0)
-        builder.depend(tasks[:, bucket.producers[inside], None], ready[:, None, idle])
-        builder.depend(tasks[:, bucket.producers[~inside], None], ready[:, None, :])
-
-        # One ring through the members of all groups, or tiers of rings. [1, *tiers, devices]
-        rings = Rings(
-            builder=builder,
-            steps=self.plan.ring_steps,
-            priority=priority,
-            label=label,
-            counter_rotating=self.plan.counter_rotating,
-            orders=self.orders,
-            library=self.library,
-            in_network=self.in_network,
-        )
-        members = self.gpu_of[:, bucket.devices].reshape(1, *self.tiers, devices)
-        made = len(tasks) // math.prod(self.tiers[1:])
-        done = rings.all_reduce(
-            members, bucket.size_bytes, ready.reshape(1, made, *self.tiers[1:], devices), made=made
-        ).reshape(ready.shape)
-        builder.depend(done[:, user], tasks[:, bucket.consumers])
-        return done
+    def synchronisation(self, builder: TaskBuilder, tasks: Nodes, priority: int = 0) -> Synchronisation:
+        """Return what adds the all-reduces of one iteration, whose last micro-batch are `tasks`."""
+        over = self._over_replicas(builder, tasks, priority)
+        return Synchronisation(over=over, tiers=self.tiers, orders=self.orders)
 
 
 def _gpu_of(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:
@@ -478,21 +377,6 @@ def _gpu_of(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> ND
     if not np.array_equal(np.sort(order), np.arange(cluster.gpus)):
         raise ConfigError(f"order must be a permutation of 0..{cluster.gpus - 1}")
     return np.asarray(order, dtype=np.int32)[plan.positions]
-
-
-def _tiers(plan: Plan, server_gpus: int | None) -> tuple[int, ...]:
-    """Return how the dp counterparts of a device are arranged: (servers, replicas in each), or (dp,)."""
-    if server_gpus is not None and server_gpus < 1:
-        raise ConfigError(f"server_gpus must be at least 1, got {server_gpus}")
-    if server_gpus is None or plan.mp % server_gpus == 0:
-        return (plan.dp,)
-    together = replicas_in_server(plan, server_gpus)
-    if together == 1:
-        raise ConfigError(
-            f"two-tier synchronisation needs whole groups in whole servers: {plan.dp} groups of "
-            f"mp={plan.mp} do not fill servers of {server_gpus} GPUs"
-        )
-    return (plan.dp // together, together)
 
 
 def _direct(group: GroupTasks) -> tuple[Indices, Indices]:

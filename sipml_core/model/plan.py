@@ -10,9 +10,12 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, shown
 from sipml_core.fields import at_least, between, one_of, option, parse_bytes, parse_us, positive
+from sipml_core.model.precisions import Precision
 
 #: Orders in which stages make their passes, see `sipml_core.lowering`.
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+#: When a GPU's optimizer starts: each step after the sum of its bucket, or all after the last sum.
+OPTIMIZER_STEPS = ("bucket", "last")
 #: What is made again while going backward.
 RECOMPUTE = ("none", "selective", "full")
 #: Degrees from the fastest network outwards (Llama 3, 3.3.2); "dp" is what of it `ep` leaves.
@@ -84,7 +87,17 @@ class Execution:
     zero: int = option(
         0, validator=between(0, 3),
         doc="what replicas share instead of each keeping it: optimizer state (1), gradients too (2), "
-        "parameters too (3)",
+        "parameters too (3: gathered before each pass, one bucket ahead)",
+    )  # fmt: skip
+    fp32_gradients: bool = option(
+        False,
+        doc="add gradients up and synchronise them in fp32, as Megatron-LM's main gradients: 4 bytes each "
+        "where mixed precision has 2",
+    )
+    optimizer_step: str = option(
+        "bucket", validator=one_of(*OPTIMIZER_STEPS),
+        doc='when the optimizer starts: with each bucket of gradients that is summed ("bucket"), or with '
+        'the last one of its GPU ("last"), as PyTorch does',
     )  # fmt: skip
     tau_us: float = option(
         10.0,
@@ -154,13 +167,11 @@ class Plan(Execution):
                 f"micro_batch must divide the {self.local_batch} samples of a replica, got "
                 f"{self.micro_batch}; nearest: {_near_divisors(self.local_batch, self.micro_samples)}"
             )
-        if self.zero == 3:
-            raise ConfigError(
-                "zero must be at most 2, got 3: gathering parameters before each pass is not simulated yet; "
-                "zero = 2 shares all but the parameters"
-            )
         if self.zero and self.counter_rotating:
-            raise ConfigError("counter_rotating must be false where zero is above 0, got true")
+            raise ConfigError(
+                f"counter_rotating must be false where zero is above 0, got true with zero={self.zero}: "
+                "states are scattered and gathered one way round the ring of replicas"
+            )
         self._check_schedule()
 
     def _check_schedule(self) -> None:
@@ -204,6 +215,29 @@ class Plan(Execution):
     def shares_states(self) -> bool:
         """Whether each replica updates a part of the parameters only."""
         return self.zero > 0 and self.dp > 1
+
+    @property
+    def shares_parameters(self) -> bool:
+        """Whether each replica keeps a part of the parameters only."""
+        return self.zero == 3 and self.dp > 1
+
+    def gradient_bytes(self, held: Precision) -> int:
+        """Return what a gradient of one parameter takes, kept and sent. [bytes]"""
+        return max(held.gradient_bytes, 4) if self.fp32_gradients else held.gradient_bytes
+
+    @property
+    def bubble(self) -> float:
+        """Part of an iteration in which a GPU waits for its pipeline, with equal stages and a free network.
+
+        It is (p - 1) / (m + p - 1) for m micro-batches, with v chunks a stage (p - 1) / (v m + p - 1), and
+        where gradients of parameters are made late, in a third of each pass's time, (p - 1) / (3 m + p - 1).
+
+        >>> Plan(mp=1, pp=4, dp=1, global_batch=9, micro_batch=1).bubble
+        0.25
+        """
+        late = 3 if self.schedule == "zb-h1" else 1
+        ahead = self.pp - 1
+        return ahead / (self.chunks * late * self.micro_batches + ahead)
 
     @property
     def stage_peers(self) -> int:

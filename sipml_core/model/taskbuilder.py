@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
+from sipml_core.model.traffickinds import TENSOR
 
 #: Ids of nodes: 0, 1, ... for compute tasks and barriers, -1, -2, ... for transfers until `build` renumbers.
 Nodes = NDArray[np.int32]
@@ -62,10 +63,13 @@ class TaskBuilder:
         priority: ArrayLike,
         latency_steps: ArrayLike = 1.0,
         startup_us: ArrayLike = 0.0,
+        kind: ArrayLike = TENSOR,
     ) -> Nodes:
-        """Transfers between different GPUs. `size_bytes` in bytes, `startup_us` in us."""
-        columns = _broadcast(src, dst, size_bytes, priority, latency_steps)
-        kinds = (np.int32, np.int32, np.float64, np.int32, np.float64)
+        """Transfers between different GPUs. `size_bytes` in bytes, `startup_us` in us; `kind` indexes
+        `TRAFFIC_KINDS`.
+        """
+        columns = _broadcast(src, dst, size_bytes, priority, latency_steps, kind)
+        kinds = (np.int32, np.int32, np.float64, np.int32, np.float64, np.int8)
         self._transfers.append(_flat(columns, kinds))
         first = self._transfer_count
         self._transfer_count += columns[0].size
@@ -92,7 +96,7 @@ class TaskBuilder:
         """
         succ_start, successors = self._successors()
         gpu, duration_us, task_priority, label = _joined(self._tasks, 4)
-        src, dst, size_bytes, transfer_priority, latency_steps = _joined(self._transfers, 5)
+        src, dst, size_bytes, transfer_priority, latency_steps, kind = _joined(self._transfers, 6)
         return TaskGraph(
             gpus=self.gpus,
             gpu=gpu,
@@ -108,6 +112,7 @@ class TaskBuilder:
             label=label,
             labels=self.labels,
             startup_us=self._startup_us(),
+            kind=kind.astype(np.int8),
         )
 
     def _startup_us(self) -> NDArray[np.float64]:

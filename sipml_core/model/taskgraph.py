@@ -46,6 +46,8 @@ class TaskGraph:
     #: What each transfer takes besides its bytes and latency, as a communication library does; none: nothing.
     #: [T], or empty [us]
     startup_us: NDArray[np.float64] = attrs.field(factory=lambda: np.zeros(0), converter=float64_vector)
+    #: Why each transfer is sent, an index into `TRAFFIC_KINDS`; None: not known. [T]
+    kind: NDArray[np.int8] | None = None
 
     @property
     def compute_tasks(self) -> int:

@@ -17,6 +17,7 @@ if TYPE_CHECKING:
         option_rows,
         trace_lines,
     )
+    from sipml_core.report.countstable import counts_tables
     from sipml_core.report.explain import strategy_tables, winner_tables
     from sipml_core.report.plots import can_draw, new_figure
     from sipml_core.report.progressbar import progress_bar
@@ -51,6 +52,7 @@ _GIVES = {
         "option_rows",
         "trace_lines",
     ),
+    "countstable": ("counts_tables",),
     "explain": (
         "strategy_tables",
         "winner_tables",
@@ -89,6 +91,7 @@ __all__ = [
     "collective_table",
     "component_page",
     "components_table",
+    "counts_tables",
     "default_batch",
     "finding_tables",
     "footnotes",

@@ -39,7 +39,7 @@ def run(registry, tables, **engine):
     "order", [("mp", "pp", "dp"), ("mp", "dp", "pp"), ("pp", "mp", "dp"), ("dp", "pp", "mp")], ids="-".join
 )
 @pytest.mark.parametrize(
-    "plan", [{}, {"zero": 1}, {"schedule": "zb-h1", "recompute": "full", "iterations": 2}]
+    "plan", [{}, {"zero": 1}, {"zero": 3}, {"schedule": "zb-h1", "recompute": "full", "iterations": 2}]
 )
 def test_folded_equals_full(registry, topology, order, plan):
     """Every field of the row, in every order of ranks; the ideal switch needs one replica in all."""
@@ -109,11 +109,12 @@ def test_accumulation_divides_memory_not_work(registry):
 
 
 def test_zero_orders_memory_and_bytes(registry):
-    """More shared, less kept; ZeRO-1 sends what an all-reduce sends, ZeRO-2 more with many micro-batches."""
-    rows = [run(registry, tables(FLAT, dp=4, zero=level)) for level in (0, 1, 2)]
-    assert rows[0].memory_bytes > rows[1].memory_bytes > rows[2].memory_bytes
-    assert rows[0].gradient_bytes == rows[1].gradient_bytes < rows[2].gradient_bytes
-    assert [row.zero for row in rows] == [0, 1, 2]
+    """More shared, less kept; ZeRO-1 sends what an all-reduce sends, 2 and 3 more with many micro-batches."""
+    plan = {"dp": 4, "bucket_bytes": 1e5}
+    rows = [run(registry, tables(FLAT, zero=level, **plan)) for level in (0, 1, 2, 3)]
+    assert rows[0].memory_bytes > rows[1].memory_bytes > rows[2].memory_bytes > rows[3].memory_bytes
+    assert rows[0].gradient_bytes == rows[1].gradient_bytes < rows[2].gradient_bytes < rows[3].gradient_bytes
+    assert [row.zero for row in rows] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -141,13 +142,19 @@ def test_more_stages_than_ops(registry, plan, message):
         ),
         ({"schedule": "interleaved"}, r"plan.schedule \"interleaved\" needs pp and chunks of at least 2"),
         ({"rank_order": ["mp", "tp"]}, r"plan.rank_order must name mp, pp and dp once each"),
-        ({"zero": 3}, r"plan.zero must be at most 2, got 3"),
+        ({"zero": 3, "counter_rotating": True}, r"plan.counter_rotating must be false where zero is above 0"),
     ],
 )
 def test_bad_plans_are_refused_when_read(registry, plan, message):
     """Before anything is built: the key, the rule, what would do."""
     with pytest.raises(ConfigError, match=message):
         read_experiment(tables(FLAT, **plan), registry)
+
+
+def test_shared_states_go_round_one_ring(registry):
+    """Another all-reduce has no meaning with shared states: refused with what would do."""
+    with pytest.raises(ConfigError, match=r"all_reduce must be \"auto\" or \"flat\" where zero is above 0"):
+        run(registry, tables(CLUSTER, mp=1, pp=1, dp=8, zero=3, all_reduce="two-tier"))
 
 
 def test_peers_of_all_dimensions_count(registry):

@@ -52,7 +52,6 @@ def test_rank_order(order):
         ({"rank_order": ("mp", "pp")}, "rank_order must name mp, pp and dp once each, from the fastest"),
         ({"rank_order": ("mp", "pp", "dp", "mp")}, "rank_order must name mp, pp and dp once each"),
         ({"cp": 2}, "cp must be 1, got 2: only mp, pp, dp divide a job so far"),
-        ({"zero": 3}, "zero must be at most 2, got 3: gathering parameters before each pass is not"),
         ({"zero": 1, "counter_rotating": True}, "counter_rotating must be false where zero is above 0"),
         ({"zero": 4}, "zero must be from 0 to 3, got 4"),
         ({"recompute": "some"}, "recompute must be one of none, selective, full, got 'some'"),
