@@ -2,8 +2,9 @@
 
 A kernel computes its result in tiles, one on each multiprocessor at a time. A tile that is not full costs
 what a full one does (tile quantisation), and so does a last wave with few tiles (wave quantisation); NVIDIA,
-"Matrix Multiplication Background User's Guide". The library takes the best of its tiles, and may divide a long
-contraction over several tiles of the result where these are few. With s parts of k, on P multiprocessors,
+"Matrix Multiplication Background User's Guide". The library takes the best of its tiles, and may divide a
+long contraction over several tiles of the result where these are few. With s parts of k, on P
+multiprocessors,
 
     waves = ceil(batch x ceil(m / tile_m) x ceil(n / tile_n) x s / P)
     time  = waves x 2 tile_m tile_n ceil(k / s) / (peak / P x efficiency x share of the tile)
@@ -77,13 +78,13 @@ class ShapedGpu(Roofline):
         )
         asked = sum(product.flops for product in work.products)
         share = self._compute["matmul"]
-        return float(work.flops * (slowed / asked) / (self.matrix_tflops(work) * 1e6 * share))
+        return float(work.flops * (slowed / asked) / (self._tflops(work) * 1e6 * share))
 
-    def matrix_tflops(self, work: OpWork) -> float:
-        """See `Roofline.matrix_tflops`; in FP8 all but matrix products of weights run at mixed precision."""
+    def _tflops(self, work: OpWork) -> float:
+        """Return the peak; in FP8 all but matrix products of weights run at mixed precision. [TFLOP/s]"""
         if work.precision == "fp8" and work.kind != "matmul" and self.options.fp8_tflops:
             return float(self._peak_tflops["mixed"])
-        return super().matrix_tflops(work)
+        return super()._tflops(work)
 
     def _units(self, work: OpWork) -> str:
         """Key of the efficiency of a matrix kind: "tf32" is that of convolutions."""

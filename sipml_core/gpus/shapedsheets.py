@@ -1,8 +1,8 @@
 """Data-center GPUs whose matrix products go by shape: datasheet rates, and what was fitted for each.
 
-Peaks are dense (no sparsity). Sources: NVIDIA datasheets of V100 (2018), A100 40 GB (2020) and 80 GB (2021), H100
-(2023), H200 (2024), B200 (2025); multiprocessors from the architecture white papers. docs/gpu-models.md says what
-each efficiency was fitted to, and what the errors are.
+Peaks are dense (no sparsity). Sources: NVIDIA datasheets of V100 (2018), A100 40 GB (2020) and 80 GB (2021),
+H100 (2023), H200 (2024), B200 (2025); multiprocessors from the architecture white papers. docs/gpu-models.md
+says what each efficiency was fitted to, and what the errors are.
 """
 
 from __future__ import annotations

@@ -225,7 +225,7 @@ class Rings:
             startup_us, factor = self._costs(kind, members, size_bytes)
             sent_bytes = sent_bytes * factor
         sends = self.builder.transfers(
-            src, dst, sent_bytes, self.priority, float(steps), startup_us, kind=GRADIENT
+            src, dst, sent_bytes, self.priority, float(steps), startup_us=startup_us, kind=GRADIENT
         )
         groups = (members.shape[0], 1)
         if ready is not None:

@@ -356,8 +356,8 @@ class Lowering:
         template, label = self.template, len(builder.labels) - 1
         step = OptimizerStep.of(template, builder, tasks, label)
         return ReplicaCollectives(
-            template=template, builder=builder, gpu_of=self.gpu_of, priority=priority, label=label, step=step,
-            library=self.library, in_network=self.in_network,
+            template=template, builder=builder, gpu_of=self.gpu_of, priority=priority, label=label,
+            step=step, library=self.library, in_network=self.in_network,
         )  # fmt: skip
 
     def synchronisation(self, builder: TaskBuilder, tasks: Nodes, priority: int = 0) -> Synchronisation:

@@ -63,7 +63,6 @@ class TaskBuilder:
         priority: ArrayLike,
         latency_steps: ArrayLike = 1.0,
         startup_us: ArrayLike = 0.0,
-        *,
         kind: ArrayLike = TENSOR,
     ) -> Nodes:
         """Transfers between different GPUs. `size_bytes` in bytes, `startup_us` in us; `kind` indexes
@@ -112,8 +111,8 @@ class TaskBuilder:
             marks=np.asarray(marks, dtype=np.int32).reshape(-1),
             label=label,
             labels=self.labels,
-            kind=kind.astype(np.int8),
             startup_us=self._startup_us(),
+            kind=kind.astype(np.int8),
         )
 
     def _startup_us(self) -> NDArray[np.float64]:

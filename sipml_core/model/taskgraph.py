@@ -43,11 +43,11 @@ class TaskGraph:
     #: What kind of work each compute task is, an index into `labels`. [C]
     label: NDArray[np.int32] = attrs.field(converter=int32_vector)
     labels: tuple[str, ...] = ()
-    #: Why each transfer is sent, an index into `TRAFFIC_KINDS`; None: not known. [T]
-    kind: NDArray[np.int8] | None = None
     #: What each transfer takes besides its bytes and latency, as a communication library does; none: nothing.
     #: [T], or empty [us]
     startup_us: NDArray[np.float64] = attrs.field(factory=lambda: np.zeros(0), converter=float64_vector)
+    #: Why each transfer is sent, an index into `TRAFFIC_KINDS`; None: not known. [T]
+    kind: NDArray[np.int8] | None = None
 
     @property
     def compute_tasks(self) -> int:
