@@ -82,7 +82,7 @@ def test_a_narrow_figure_puts_panels_below_each_other():
 
 
 def test_equal_points_of_two_series_lie_apart():
-    """By three points on the page, in a direction that changes no value; different ones stay where they are."""
+    """By three points on the page, in a direction that changes no value; others stay where they are."""
     three = rows("a", "b") + rows("c", values=(9.0, 9.5, 9.9))
     figure = drawn(draw_series(three, "gbps", ("iteration_ms",), "net"))
     (axes,) = figure.axes
