@@ -13,7 +13,7 @@ from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import balanced_graph, op_graph, placed, slice_times
 from sipml_core.errors import ConfigError
-from sipml_core.lowering import Trees, check_parameters, memory_need, replica_tasks
+from sipml_core.lowering import MemoryUse, Trees, check_parameters, memory_need, replica_tasks
 from sipml_core.model import Fabric, GroupShape, LinkTable, Placement, Plan, Prices, ReplicaShape
 from sipml_core.placement import check_reach, placement_limits
 from sipml_core.plugin import AllReduce, Exchange, WeightedRing
@@ -33,12 +33,21 @@ class Variant:
     exchange: Exchange
     group: GroupShape
     placement: Placement
-    #: What the fullest GPU needs. [bytes]
-    memory_bytes: float
+    #: What each GPU of a replica needs.
+    memory: MemoryUse
+    #: Forward ops that run a second time. [ops]
+    runs_again: NDArray[np.bool_]
     #: Shape into which the replicas are arranged to sum gradients, innermost last.
     tiers: tuple[int, ...]
     #: Rings that run at the same time; none: one, in order.
     rings: tuple[WeightedRing, ...]
+    #: Switches add up what the replicas send.
+    in_network: bool = False
+
+    @property
+    def memory_bytes(self) -> float:
+        """Return what the fullest GPU needs. [bytes]"""
+        return float(self.memory.total_bytes.max())
 
 
 def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> GroupShape:
@@ -58,7 +67,10 @@ def replica_shape(fabric: Fabric, plan: Plan) -> ReplicaShape:
     # Sharded states are scattered and gathered on one ring.
     tiers = () if plan.shares_states else fabric_tiers(fabric)
     own = () if plan.shares_states else own_links(fabric, gpus_of(fabric, plan).T)
-    return ReplicaShape(replicas=plan.dp, devices=plan.stride("dp"), tiers=tiers, links=own)
+    return ReplicaShape(
+        replicas=plan.dp, devices=plan.stride("dp"), tiers=tiers, links=own,
+        switches_add=fabric.hints.switches_add and not plan.shares_states,
+    )  # fmt: skip
 
 
 def gpus_of(fabric: Fabric, plan: Plan) -> NDArray[np.int32]:
@@ -147,7 +159,7 @@ def variants_of(
     placement = reuse(placed, case.job.placer, balanced, limits, plan)
     # A refusal is kept as well: it is the same on every network that places alike.
     tasks = reuse(replica_tasks, placement, plan)
-    memory_bytes = reuse(memory_need, placement, plan, case.gpu.memory_bytes, tasks).checked_bytes
+    memory = reuse(memory_need, placement, plan, case.gpu.memory_bytes, tasks).checked
     return [
         Variant(
             case=case,
@@ -156,9 +168,11 @@ def variants_of(
             exchange=exchange,
             group=group,
             placement=placement,
-            memory_bytes=memory_bytes,
+            memory=memory,
+            runs_again=tasks.checkpoints.runs_again,
             tiers=all_reduce.tiers(replicas),
             rings=all_reduce.rings(replicas),
+            in_network=all_reduce.in_network,
         )
         for all_reduce in offered_all_reduces(case, replicas)
     ]

@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from sipml_core.collectives import ALL_REDUCES, EXCHANGES
+from sipml_core.communication import Ideal
 from sipml_core.errors import ConfigError
 from sipml_core.fields import between, each, one_of, option, parse_us, positive
 from sipml_core.model import (
@@ -18,9 +19,20 @@ from sipml_core.model import (
     SCHEDULES,
     Cluster,
     Execution,
+    Framework,
     Plan,
 )
-from sipml_core.plugin import AllReduce, Estimator, Exchange, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.plugin import (
+    AllReduce,
+    Communication,
+    Estimator,
+    Exchange,
+    GpuModel,
+    Placer,
+    Scheduler,
+    Topology,
+    Workload,
+)
 
 #: The largest integer of a TOML file, and of the engine.
 MAX_SEED = 2**63 - 1
@@ -28,6 +40,8 @@ MAX_SEED = 2**63 - 1
 MAX_LABEL = 100
 #: Candidates that a search may be asked to simulate.
 MAX_TOP = 10_000
+
+DEMANDS = ("bytes", "gating", "auto")
 
 LAYOUTS = ("auto", "sample", "tensor", "megatron")
 
@@ -63,6 +77,23 @@ class ComponentTable:
     name: str = option(doc="see `plugins`")
 
 
+def _demand() -> Any:
+    return option(
+        "bytes", validator=one_of(*DEMANDS),
+        doc='what circuits are planned for: bytes as they are; pairs that a computation waits for never '
+        'below the largest demand, where one plan can give every pair two circuits ("gating"); or the '
+        'fastest of these and two more such rules, one iteration each of which is simulated ("auto")',
+    )  # fmt: skip
+
+
+def _replan_above() -> Any:
+    return option(
+        0.0, validator=between(0, 1),
+        doc="re-planned circuits: the scheduler is asked only where more than this part of the demand "
+        "has moved to other pairs since its last plan, or a pair waits without a circuit; 0: every interval",
+    )  # fmt: skip
+
+
 @attrs.frozen(kw_only=True)
 class TopologyTable:
     """[[topology]], beside the options of the topology it names."""
@@ -80,6 +111,16 @@ class TopologyTable:
         doc="what a scheduler is shown of the next interval, as text or as a table with its options; left "
         "out: the scheduler's own; not used, and noted in the result, where circuits are set once",
     )
+    demand: str = _demand()
+    replan_above: float = _replan_above()
+
+
+@attrs.frozen(kw_only=True)
+class CircuitKeys:
+    """Those keys of [[topology]] that say when and for what circuits are planned."""
+
+    demand: str = _demand()
+    replan_above: float = _replan_above()
 
 
 @attrs.frozen(kw_only=True)
@@ -99,6 +140,13 @@ class GpuTable:
 
     name: str = option("v100", doc="GPU model, see `plugins`")
     precision: str = option("mixed", validator=one_of(*PRECISIONS), doc="number format of the training step")
+
+
+@attrs.frozen(kw_only=True)
+class CommunicationTable:
+    """[communication], beside the options of the library it names."""
+
+    library: str = option("ideal", doc="communication library, see `plugins`")
 
 
 @attrs.frozen(kw_only=True)
@@ -223,6 +271,8 @@ class Interconnect:
     scheduler: Scheduler | None = None
     #: What the scheduler is shown of the next interval; None where there is no scheduler.
     estimator: Estimator | None = None
+    #: When and for what circuits are planned.
+    circuit_keys: CircuitKeys = attrs.Factory(CircuitKeys)
 
 
 @attrs.frozen(kw_only=True)
@@ -239,6 +289,9 @@ class Experiment:
     precision: str = "mixed"
     seed: int = 0
     engine: EngineTable = attrs.Factory(EngineTable)
+    #: What collectives cost beyond their bytes, and what the host takes.
+    communication: Communication = attrs.Factory(lambda: Ideal(Ideal.Options()))
+    framework: Framework = attrs.Factory(Framework)
 
     @baseline.default
     def _first(self) -> str:

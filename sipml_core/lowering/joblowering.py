@@ -9,9 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
+from sipml_core.lowering.hosttime import HostTime
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.passtasks import row_of
 from sipml_core.lowering.shardedstates import SharedStates
@@ -22,7 +24,17 @@ from sipml_core.lowering.synchronisation import (
     Synchronisation,
     server_tiers,
 )
-from sipml_core.model import Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
+from sipml_core.model import (
+    PIPELINE,
+    TENSOR,
+    Cluster,
+    Framework,
+    Nodes,
+    Placement,
+    Plan,
+    TaskBuilder,
+    TaskGraph,
+)
 
 
 def lower(
@@ -76,6 +88,10 @@ class Lowering:
     speed: NDArray[np.float64]
     #: See `Rings.orders`.
     orders: tuple[tuple[tuple[int, ...], float], ...] = ()
+    #: See `Rings.library` and `Rings.in_network`.
+    library: Library | None = None
+    in_network: bool = False
+    framework: Framework = attrs.Factory(Framework)
 
     @classmethod
     def of(
@@ -87,6 +103,9 @@ class Lowering:
         server_gpus: int | None = None,
         tiers: tuple[int, ...] | None = None,
         orders: tuple[tuple[tuple[int, ...], float], ...] = (),
+        library: Library | None = None,
+        in_network: bool = False,
+        framework: Framework | None = None,
     ) -> Lowering:
         """Return the template with GPUs for all groups; see `lower`.
 
@@ -105,6 +124,9 @@ class Lowering:
             tiers=tiers or server_tiers(template.plan, server_gpus),
             speed=speed,
             orders=orders,
+            library=library,
+            in_network=in_network,
+            framework=framework or Framework(),
         )
 
     @property
@@ -133,7 +155,9 @@ class Lowering:
         marks: list[Nodes] = []
         previous: Nodes | None = None
         for iteration in range(self.plan.iterations):
-            tasks, mark = self._iteration(builder, groups, label, iteration * self._priorities, previous)
+            mark_before = marks[-1] if marks else None
+            first = iteration * self._priorities
+            tasks, mark = self._iteration(builder, groups, label, first, previous, mark_before)
             if previous is not None:
                 # What follows the last micro-batch, before what begins the first.
                 builder.depend(previous[:, -1, chain[0]], tasks[:, 0, chain[1]])
@@ -172,6 +196,7 @@ class Lowering:
         label: Indices,
         priority: int,
         previous: Nodes | None = None,
+        mark_before: Nodes | None = None,
     ) -> tuple[Nodes, Nodes]:
         """Add one iteration; return its tasks [groups, micro-batches, tasks] and its mark [1].
 
@@ -204,11 +229,19 @@ class Lowering:
         unit = len(group.subop)
         tasks = self._tasks(builder, gpu_of, label, priority)
         first_user = np.argsort(group.position)[transfers.position].astype(np.int32)
+        size_bytes, startup_us = transfers.size_bytes, np.zeros(())
+        if self.library is not None:
+            startup_us, factor = self.library.exchange_costs(transfers, group, self.gpu_of[0])
+            size_bytes = size_bytes * factor
         sends = builder.transfers(
             gpu_of[:, None, transfers.sender],
             gpu_of[:, None, transfers.device],
-            transfers.size_bytes,
+            size_bytes,
             transfers.position + priority + unit * self.template.passes.slots_of(first_user, every),
+            startup_us=startup_us,
+            kind=np.where(
+                transfers.sender // self.plan.mp == transfers.device // self.plan.mp, TENSOR, PIPELINE
+            ),
         )
 
         # Columns of tasks and transfers, and of those that wait for them; the same in every micro-batch.
@@ -218,7 +251,9 @@ class Lowering:
         builder.depend(sends[..., transfers.before], sends[..., transfers.after])
         arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
         builder.depend(sends[..., arrival], tasks[..., consumer])
-        self._order_passes(builder, tasks)
+        pass_ends = self._order_passes(builder, tasks)
+        host = HostTime(template=self.template, framework=self.framework, builder=builder)
+        host.add(tasks, sends, pass_ends, mark_before)
 
         # Gradients are summed when the last micro-batch has gone back: it does so last in every schedule.
         last = tasks[:, -1]
@@ -237,13 +272,20 @@ class Lowering:
             builder.depend(nodes, mark)
         return tasks, mark
 
-    def _tasks(self, builder: TaskBuilder, gpu_of: NDArray[np.int32], label: Indices, priority: int) -> Nodes:
+    def _tasks(
+        self,
+        builder: TaskBuilder,
+        gpu_of: NDArray[np.int32],
+        label: Indices,
+        priority: int,
+    ) -> Nodes:
         """Add the tasks of all micro-batches and of the optimizer. [groups, micro-batches, tasks]"""
         group, passes, count = self.template.group, self.template.passes, self.plan.micro_batches
         gpu = gpu_of[:, None, group.device]
         duration = group.duration_us / self.speed[gpu]
         if self.plan.shares_states:
             duration[..., passes.row < 0] /= self.plan.dp
+        duration = duration * self.framework.slowest_of(self.plan.gpus)
         every = np.arange(count, dtype=np.int32)
         columns = np.arange(len(group.subop), dtype=np.int32)
         place = group.position + priority + len(columns) * passes.slots_of(columns, every)
@@ -260,11 +302,17 @@ class Lowering:
         tasks[:, :-1, rest] = tasks[:, -1:, rest]
         return tasks
 
-    def _order_passes(self, builder: TaskBuilder, tasks: Nodes) -> None:
-        """Make each stage begin a pass when it has ended the one before, and its optimizer after the last."""
+    def _order_passes(self, builder: TaskBuilder, tasks: Nodes) -> list[Nodes]:
+        """Make each stage begin a pass when it has ended the one before, and its optimizer after the last.
+
+        Returns
+        -------
+        Ends of the passes of each stage, [groups, passes]; none where there is no order to keep.
+        """
         passes = self.template.passes
         if not passes.ordered:
-            return
+            return []
+        ends: list[Nodes] = []
         for own, optimizer in zip(passes.passes, passes.optimizer, strict=True):
             done = builder.barriers((len(tasks), len(own)), label=len(builder.labels) - 1)
             for number, each in enumerate(own):
@@ -275,6 +323,8 @@ class Lowering:
                     sources = tasks[:, following.micro_batch, passes.sources[row_of(following)]]
                     builder.depend(done[:, number, None], sources)
             builder.depend(done[:, -1, None], tasks[:, -1, optimizer])
+            ends.append(done)
+        return ends
 
     def _collectives(
         self,
@@ -306,8 +356,9 @@ class Lowering:
         template, label = self.template, len(builder.labels) - 1
         step = OptimizerStep.of(template, builder, tasks, label)
         return ReplicaCollectives(
-            template=template, builder=builder, gpu_of=self.gpu_of, priority=priority, label=label, step=step
-        )
+            template=template, builder=builder, gpu_of=self.gpu_of, priority=priority, label=label, step=step,
+            library=self.library, in_network=self.in_network,
+        )  # fmt: skip
 
     def synchronisation(self, builder: TaskBuilder, tasks: Nodes, priority: int = 0) -> Synchronisation:
         """Return what adds the all-reduces of one iteration, whose last micro-batch are `tasks`."""

@@ -16,17 +16,22 @@ from sipml_core.model import RECOMPUTE, OpGraph, Placement, Plan
 
 @attrs.frozen(kw_only=True)
 class MemoryNeed:
-    """What the fullest GPU needs; with a `refusal`, that is more than it has."""
+    """What each GPU of a replica needs; with a `refusal`, that is more than the fullest has."""
 
-    needed_bytes: float
+    use: MemoryUse
     refusal: str = ""
 
     @property
-    def checked_bytes(self) -> float:
-        """The need; `InfeasibleError` if the plan does not fit. [bytes]"""
+    def checked(self) -> MemoryUse:
+        """The need; `InfeasibleError` if the plan does not fit."""
         if self.refusal:
             raise InfeasibleError(self.refusal)
-        return self.needed_bytes
+        return self.use
+
+    @property
+    def checked_bytes(self) -> float:
+        """The need of the fullest GPU; `InfeasibleError` if the plan does not fit. [bytes]"""
+        return float(self.checked.total_bytes.max())
 
 
 def memory_need(
@@ -47,9 +52,9 @@ def memory_need(
     use = memory.use(plan, group)
     needed = float(use.total_bytes[use.fullest])
     if needed <= memory_bytes:
-        return MemoryNeed(needed_bytes=needed)
+        return MemoryNeed(use=use)
     return MemoryNeed(
-        needed_bytes=needed,
+        use=use,
         refusal=f"{placement.graph.graph.name} with {_degrees(plan)} does not fit: "
         f"{_device(placement, use.fullest)} needs {use.sentence(use.fullest)}, the GPU has "
         f"{format_bytes(memory_bytes)}; {_remedy(memory, plan, memory_bytes)}",

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import Rings
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import Indices
@@ -56,6 +57,9 @@ class ReplicaCollectives:
     priority: int
     label: int
     step: OptimizerStep
+    #: See `Rings.library` and `Rings.in_network`.
+    library: Library | None = None
+    in_network: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -68,6 +72,7 @@ class ReplicaCollectives:
             steps=self.plan.ring_steps,
             priority=self.priority + numbers[:, None].astype(np.int64),
             label=self.label,
+            library=self.library,
         )
 
 
@@ -123,7 +128,9 @@ class Synchronisation:
         ready = builder.barriers((len(buckets), len(tasks)), label=over.label)
         builder.depend(tasks[:, makers], ready[made_by].T)
         rings = attrs.evolve(
-            over.rings(np.array(numbers, dtype=np.int32)), counter_rotating=over.plan.counter_rotating
+            over.rings(np.array(numbers, dtype=np.int32)),
+            counter_rotating=over.plan.counter_rotating,
+            in_network=over.in_network,
         )
         size_bytes = np.array([b.size_bytes for b in buckets])[:, None]
         members = over.gpu_of[:, [b.devices[0] for b in buckets]].T
@@ -182,6 +189,8 @@ class Synchronisation:
             label=over.label,
             counter_rotating=over.plan.counter_rotating,
             orders=self.orders,
+            library=over.library,
+            in_network=over.in_network,
         )
         members = over.gpu_of[:, bucket.devices].reshape(1, *self.tiers, devices)
         made = len(tasks) // math.prod(self.tiers[1:])

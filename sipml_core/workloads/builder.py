@@ -28,6 +28,8 @@ class Forward:
     passes: tuple[str, ...]
     #: Outputs that carry no gradient: masks, indices, statistics.
     kept: tuple[str, ...]
+    #: FLOPs of the gradient of its activations, in those of the op; None: once for each factor.
+    gradient_cost: float | None = None
 
 
 class GraphBuilder:
@@ -88,6 +90,7 @@ class GraphBuilder:
         saved: Sequence[str] = (),
         passes: Sequence[str] = (),
         kept: Mapping[str, int] | None = None,
+        gradient_cost: float | None = None,
     ) -> None:
         """A forward op.
 
@@ -99,7 +102,7 @@ class GraphBuilder:
             Existing tensors, with their axes in terms of `dims`.
         writes
             New activations: the dimensions of each, which give its shape.
-        factors, saved, passes
+        factors, saved, passes, gradient_cost
             As in `Forward`. `saved` may name tensors read or written here.
         kept
             Written tensors that carry no gradient, with the bytes of one element.
@@ -124,6 +127,7 @@ class GraphBuilder:
                 saved=tuple(saved),
                 passes=tuple(passes),
                 kept=tuple(kept),
+                gradient_cost=gradient_cost,
             )
         )
 
