@@ -244,8 +244,8 @@ def test_explain_says_how_each_op_is_cut_and_what_came_second(tmp_path):
 #: A model and two GPUs on which every plan can be simulated.
 TINY = {
     "gpus": 2, "gpu": {"name": "a100", "memory": "1.25 MB"}, "global_batches": [4],
-    "plan": {"layout": "megatron", "placer": "aligned"}, "schedules": ["1f1b"],
-    "micro_batches": [1, 2], "max_bubble": 1.0,
+    "plan": {"layout": "megatron", "placer": "aligned"},
+    "schedules": ["1f1b"], "micro_batches": [1, 2], "max_bubble": 1.0,
     "workload": {**SMALL_GPT, "hidden": 64, "vocabulary": 200},
 }  # fmt: skip
 
