@@ -93,11 +93,11 @@ def search_candidates(job: Job, gpus: int) -> list[Candidate]:
 
 
 def _stage_gpus(job: Job, gpus: int) -> int:
-    """Return the GPUs of one stage in all replicas; `ConfigError` if the stages do not divide N."""
-    pp = job.table.pp
-    if gpus % pp:
-        raise ConfigError(f"pp must divide {gpus} GPUs, got {pp}")
-    return gpus // pp
+    """Return the GPUs of one stage and part of a sequence; `ConfigError` if these do not divide N."""
+    pp, cp = job.table.pp, job.table.cp
+    if gpus % (pp * cp):
+        raise ConfigError(f"pp x cp must divide {gpus} GPUs, got {pp} x {cp}")
+    return gpus // pp // cp
 
 
 def batches(job: Job, gpus: int) -> list[int]:

@@ -73,7 +73,7 @@ class CompiledCase:
         if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
             notes.append(f"GPUs of a group exchange by {self.variant.exchange.name!r}")
         if self.repeats > 1:
-            notes.append(f"simulated {self.plan.dp // self.repeats} of {self.plan.dp} groups")
+            notes.append(f"simulated {self.plan.replicas // self.repeats} of {self.plan.replicas} groups")
         return tuple(notes)
 
 
@@ -201,7 +201,7 @@ def _folded(variant: Variant, lowering: Lowering, reuse: Reuse) -> CompiledCase 
         The experiment requires folding, and it would not be exact.
     """
     interconnect, fabric, wanted = variant.case.interconnect, variant.fabric, variant.case.engine.fold
-    if wanted == "never" or lowering.plan.dp == 1:
+    if wanted == "never" or lowering.plan.replicas == 1:
         return None
     try:
         _refuse_unforeseen(variant)

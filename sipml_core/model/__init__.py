@@ -13,8 +13,19 @@ from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
 from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.modelflops import ModelFlops
 from sipml_core.model.network import Network, check_routes, refuse_excess
-from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
-from sipml_core.model.opwork import OpWork, op_work
+from sipml_core.model.opgraph import (
+    MAX_SAMPLES,
+    Axis,
+    Exchanged,
+    Op,
+    Operand,
+    OpGraph,
+    Phase,
+    Role,
+    Split,
+    Tensor,
+)
+from sipml_core.model.opwork import OpWork, op_work, region_elements
 from sipml_core.model.pairs import PairIndex, sorted_unique
 from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompute_level
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
@@ -55,6 +66,7 @@ __all__ = [
     "CircuitControl",
     "CircuitPlan",
     "Cluster",
+    "Exchanged",
     "Execution",
     "Fabric",
     "FabricHints",
@@ -97,5 +109,6 @@ __all__ = [
     "precision",
     "recompute_level",
     "refuse_excess",
+    "region_elements",
     "sorted_unique",
 ]
