@@ -94,10 +94,13 @@ def search_candidates(job: Job, gpus: int) -> list[Candidate]:
 
 def _stage_gpus(job: Job, gpus: int) -> int:
     """Return the GPUs of one stage and part of a sequence; `ConfigError` if these do not divide N."""
-    pp, cp = job.table.pp, job.table.cp
-    if gpus % (pp * cp):
-        raise ConfigError(f"pp x cp must divide {gpus} GPUs, got {pp} x {cp}")
-    return gpus // pp // cp
+    left = gpus
+    for name in ("pp", "cp"):
+        degree = getattr(job.table, name)
+        if left % degree:
+            raise ConfigError(f"{name} must divide {left} GPUs, got {degree}")
+        left //= degree
+    return left
 
 
 def batches(job: Job, gpus: int) -> list[int]:
