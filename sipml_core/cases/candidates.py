@@ -132,11 +132,13 @@ def _with_small_bubble(candidate: Candidate, plan: Plan, max_bubble: float) -> C
 
 
 def _stage_gpus(job: Job, gpus: int, pp: int | None = None) -> int:
-    """Return the GPUs of one stage in all replicas; `ConfigError` if the stages do not divide N."""
-    pp = pp or job.table.pp
-    if gpus % pp:
-        raise ConfigError(f"pp must divide {gpus} GPUs, got {pp}")
-    return gpus // pp
+    """Return the GPUs of one stage and part of a sequence; `ConfigError` if these do not divide N."""
+    left = gpus
+    for name, degree in (("pp", pp or job.table.pp), ("cp", job.table.cp)):
+        if left % degree:
+            raise ConfigError(f"{name} must divide {left} GPUs, got {degree}")
+        left //= degree
+    return left
 
 
 def batches(job: Job, gpus: int) -> list[int]:

@@ -81,7 +81,7 @@ class CompiledCase:
         if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
             notes.append(f"GPUs of a group exchange by {self.variant.exchange.name!r}")
         if self.repeats > 1:
-            notes.append(f"simulated {self.plan.dp // self.repeats} of {self.plan.dp} groups")
+            notes.append(f"simulated {self.plan.replicas // self.repeats} of {self.plan.replicas} groups")
         if self.circuits and self.case.interconnect.circuit_keys.demand != "bytes":
             why = ": too few to give every pair of the job two at once" if self.crowded else ""
             notes.append(f"circuits are planned {self.circuits.rule.summary}{why}")
@@ -251,7 +251,7 @@ def _folded(
         The experiment requires folding, and it would not be exact.
     """
     interconnect, fabric, wanted = variant.case.interconnect, variant.fabric, variant.case.engine.fold
-    if wanted == "never" or lowering.plan.dp == 1:
+    if wanted == "never" or lowering.plan.replicas == 1:
         return None
     try:
         _refuse_unforeseen(variant)

@@ -76,9 +76,12 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         refuse_control(scheduler, fabric.circuits)
 
 
-def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:
-    """Return the ops of one training step of `samples` samples on one replica."""
-    return workload.graph(samples, precision)
+def op_graph(workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1) -> OpGraph:
+    """Return the ops of one training step of `samples` samples on one replica.
+
+    With `cp` and `ep` it is one of so many that share sequences, and experts.
+    """
+    return (workload if cp == ep == 1 else workload.divided(cp, ep)).graph(samples, precision)
 
 
 def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:

@@ -247,10 +247,13 @@ class Job:
 
         Raises `ConfigError` if the degrees do not multiply to N, or the batch does not divide.
         """
-        mp, dp = degrees(gpus, mp or self.table.mp, None if mp else self.table.dp, self.table.pp)
+        table = self.table
+        mp, dp = degrees(gpus, mp or table.mp, None if mp else table.dp, table.pp, table.cp)
         batch = global_batch or self.table.global_batch or self.workload.default_global_batch
         shared = {field.name: getattr(self.table, field.name) for field in attrs.fields(Execution)}
-        return Plan(mp=mp, dp=dp, global_batch=batch, **shared)
+        plan = Plan(mp=mp, dp=dp, global_batch=batch, **shared)
+        self.workload.check_plan(plan, self.table.layout)
+        return plan
 
     @property
     def searched(self) -> bool:
@@ -298,20 +301,23 @@ class Experiment:
         return self.interconnects[0].label
 
 
-def degrees(gpus: int, mp: int | None, dp: int | None, pp: int = 1) -> tuple[int, int]:
-    """(mp, dp) with mp x pp x dp = N, from either or both."""
+def degrees(gpus: int, mp: int | None, dp: int | None, pp: int = 1, cp: int = 1) -> tuple[int, int]:
+    """(mp, dp) with mp x cp x pp x dp = N, from either or both."""
     if gpus % pp:
         near = sorted(divisors(gpus), key=lambda k: abs(k - pp))[:2]
         raise ConfigError(f"pp must divide {gpus} GPUs, got {pp}; nearest: {near[0]} or {near[-1]}")
-    left = gpus // pp
+    if (gpus // pp) % cp:
+        near = sorted(divisors(gpus // pp), key=lambda k: abs(k - cp))[:2]
+        raise ConfigError(f"cp must divide {gpus // pp} GPUs, got {cp}; nearest: {near[0]} or {near[-1]}")
+    left = gpus // pp // cp
     if mp is None:
         mp = left // dp if dp and left % dp == 0 else None
     if dp is None:
         dp = left // mp if mp and left % mp == 0 else None
     if mp is None or dp is None or mp * dp != left:
-        shown = (("mp", mp), ("pp", pp if pp > 1 else None), ("dp", dp))
+        shown = (("mp", mp), ("cp", cp if cp > 1 else None), ("pp", pp if pp > 1 else None), ("dp", dp))
         given = ", ".join(f"{name}={value}" for name, value in shown if value)
-        product = "mp x dp" if pp == 1 else "mp x pp x dp"
+        product = " x ".join(["mp", *(["cp"] if cp > 1 else []), *(["pp"] if pp > 1 else []), "dp"])
         raise ConfigError(
             f"{product} must be {gpus} GPUs, got {given}; nearest valid: {_near_degrees(left, mp, dp)}"
         )

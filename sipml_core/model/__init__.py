@@ -17,8 +17,19 @@ from sipml_core.model.hashing import hashed_choice
 from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.modelflops import ModelFlops
 from sipml_core.model.network import Network, check_routes, refuse_excess
-from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
-from sipml_core.model.opwork import MatrixProduct, OpWork, op_work
+from sipml_core.model.opgraph import (
+    MAX_SAMPLES,
+    Axis,
+    Exchanged,
+    Op,
+    Operand,
+    OpGraph,
+    Phase,
+    Role,
+    Split,
+    Tensor,
+)
+from sipml_core.model.opwork import MatrixProduct, OpWork, op_work, region_elements
 from sipml_core.model.pairs import PairIndex, sorted_unique
 from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompute_level
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
@@ -65,6 +76,7 @@ __all__ = [
     "Cluster",
     "CollectiveCall",
     "CollectiveCost",
+    "Exchanged",
     "Execution",
     "Fabric",
     "FabricHints",
@@ -113,5 +125,6 @@ __all__ = [
     "precision",
     "recompute_level",
     "refuse_excess",
+    "region_elements",
     "sorted_unique",
 ]

@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.errors import ConfigError
 from sipml_core.model import (
     BalancedGraph,
     CircuitControl,
@@ -25,6 +26,7 @@ from sipml_core.model import (
     OpWork,
     Placement,
     PlacementLimits,
+    Plan,
     ReplicaShape,
     TaskGraph,
     TrafficMatrix,
@@ -210,6 +212,19 @@ class Workload(Component):
     def token_flops(self) -> ModelFlops | None:
         """FLOPs of a training step for one token; None: no utilisation is reported."""
         return None
+
+    def check_plan(self, plan: Plan, layout: str) -> None:
+        """Refuse a plan that this model cannot run under: `ConfigError` that begins with the key at fault.
+
+        By default a model has no sequence that replicas can share, and no experts to spread.
+        """
+        for degree in ("cp", "ep"):
+            if getattr(plan, degree) > 1:
+                raise ConfigError(f"{degree} must be 1 for {self.name!r}, got {getattr(plan, degree)}")
+
+    def divided(self, cp: int, ep: int) -> Workload:
+        """Return the model as it is on one of cp replicas that share sequences, of ep that share experts."""
+        return self
 
     @property
     def notes(self) -> tuple[str, ...]:
