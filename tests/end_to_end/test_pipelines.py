@@ -200,7 +200,7 @@ def test_a_ring_names_the_reach_that_a_plan_takes(registry):
 
 @pytest.mark.parametrize("zero", [0, 3])
 def test_what_is_out_of_reach_is_passed_on(registry, zero):
-    """mp 2, pp 4, dp 4, reach 4: gradients to the next replica, 8 GPUs away, are sent twice; folded as full."""
+    """mp 2, pp 4, dp 4, reach 4: gradients to the next replica, 8 away, are sent twice; folded as full."""
     own = {
         "workload": SMALLER, "mp": 2, "pp": 4, "dp": 4, "exchange": "chain", "zero": zero, "global_batch": 8
     }  # fmt: skip
