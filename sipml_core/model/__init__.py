@@ -6,7 +6,7 @@ Imports only `fields` and `errors`.
 
 from sipml_core.model.advanced import FoldableControl, TreatsAlike, UnsharedFabric
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
-from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
+from sipml_core.model.circuits import CircuitControl, CircuitPlan, SharedMedia, at_rows, check_form
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
@@ -83,6 +83,7 @@ __all__ = [
     "Result",
     "Role",
     "Routes",
+    "SharedMedia",
     "Split",
     "TaskBuilder",
     "TaskGraph",
