@@ -127,8 +127,8 @@ class RingCircuits(CircuitControl):
 
         Examples
         --------
-        On 4 GPUs 0 -> 1 crosses segment 0 clockwise; half of 0 -> 2 crosses 0 and 1, and half of it 2 and 3 the
-        other way, which are media 6 and 7. Each fibre has a wavelength of 25 Gbps.
+        On 4 GPUs 0 -> 1 crosses segment 0 clockwise; half of 0 -> 2 crosses 0 and 1, and half of it 2 and 3
+        the other way, which are media 6 and 7. Each fibre has a wavelength of 25 Gbps.
 
         >>> ring = RingCircuits.of(4, 2, circuit_gbps=25.0, reach_hops=2)
         >>> media = ring.media(np.array([0, 0]), np.array([1, 2]))

@@ -126,8 +126,8 @@ def test_the_estimate_is_the_simulation_where_groups_are_alike_and_share_nothing
 
 @pytest.mark.parametrize("mp", [2, 4])
 def test_the_estimate_of_a_ring_that_is_replanned_shares_its_fibres(registry, mp):
-    """Circuits that follow demand share fibres as packets would. To keep the first plan was 11 % (mp 2) and 66 %
-    (mp 4) too slow here; what re-planning costs is left out."""
+    """Circuits that follow demand share fibres as packets would. To keep the first plan was 11 % (mp 2) and
+    66 % (mp 4) too slow here; what re-planning costs is left out."""
     (result,) = search(
         [
             experiment(
