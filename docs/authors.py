@@ -62,4 +62,4 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 #: Of them, what few plugins need: see docs/plugins/advanced.md.
-ADVANCED = {"model": ("FoldableControl", "TreatsAlike", "UnsharedFabric")}
+ADVANCED = {"model": ("FoldableControl", "SharedMedia", "TreatsAlike", "UnsharedFabric")}

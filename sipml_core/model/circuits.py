@@ -11,8 +11,26 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import PluginError
-from sipml_core.fields import at_least, float64_vector, int32_vector, positive
+from sipml_core.fields import at_least, float64_vector, int32_vector, int64_vector, positive
 from sipml_core.model.pairs import PairIndex
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class SharedMedia:
+    """What circuits of several pairs share beside ports, such as the fibres of a ring.
+
+    The entries ``start[p]`` to ``start[p + 1] - 1`` say what pair p crosses: a rate x takes ``weight * x`` of
+    the medium ``medium``.
+    """
+
+    #: [pairs + 1]
+    start: NDArray[np.int64] = attrs.field(converter=int64_vector)
+    #: [entries]
+    medium: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    #: [entries]
+    weight: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: Capacity of each medium. [media] [Gbps]
+    gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -40,6 +58,13 @@ class CircuitControl:
     def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which ordered pairs can ever hold a circuit. [pairs]"""
         return np.not_equal(src, dst)
+
+    def media(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> SharedMedia | None:
+        """Return what circuits of these pairs share beside ports; None: nothing.
+
+        Where circuits follow demand closely, pairs share this as packets would: for estimates.
+        """
+        return None
 
     def check(self, plan: CircuitPlan) -> None:
         """Refuse a plan that cannot exist physically, whoever made it.
