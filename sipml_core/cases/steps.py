@@ -33,12 +33,8 @@ from sipml_core.placement import place_in_stages
 from sipml_core.plugin import GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
     ScheduledCircuits,
-    circuit_traffic,
-    job_bytes,
+    driven,
     refuse_control,
-    refuse_unserved,
-    unserved_pairs,
-    with_relays,
 )
 
 
@@ -238,18 +234,5 @@ def circuits_for(
     control, scheduler, estimator = fabric.circuits, interconnect.scheduler, interconnect.estimator
     if control is None or scheduler is None or estimator is None:
         return Driven(network=network, circuits=None)
-    total_bytes = job_bytes(network, tasks)
-    driver = ScheduledCircuits(
-        control=control,
-        scheduler=scheduler,
-        estimator=estimator.start(network, tasks),
-        network=network,
-        total_bytes=total_bytes,
-    )
-    if control.interval_us is None and len(unserved_pairs(network, driver.plan)):
-        if not control.relay:
-            refuse_unserved(network, driver.plan, control.circuits_per_gpu)
-        relayed = with_relays(fabric, driver.plan, circuit_traffic(network, total_bytes))
-        network = Network.of(relayed, tasks)
-        driver = driver.on(network)
-    return Driven(network=network, circuits=driver)
+    network, circuits = driven(fabric, scheduler, estimator, tasks, network)
+    return Driven(network=network, circuits=circuits)

@@ -6,6 +6,7 @@ Imports only `fields` and `errors`.
 
 from sipml_core.model.advanced import FoldableControl, TreatsAlike, UnsharedFabric
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
+from sipml_core.model.circuitparts import CircuitPart, CircuitParts, PartsPlan
 from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
@@ -45,6 +46,8 @@ __all__ = [
     "BalancedGraph",
     "CaseResult",
     "CircuitControl",
+    "CircuitPart",
+    "CircuitParts",
     "CircuitPlan",
     "Cluster",
     "Execution",
@@ -62,6 +65,7 @@ __all__ = [
     "Operand",
     "PairArray",
     "PairIndex",
+    "PartsPlan",
     "Phase",
     "Placement",
     "PlacementLimits",

@@ -19,7 +19,7 @@ from sipml_core.plugin.interfaces import (
     WeightedRing,
     Workload,
 )
-from sipml_core.plugin.registry import API_VERSION, Entry, Registry, load
+from sipml_core.plugin.registry import API_VERSION, Entry, Registry, installed, load
 from sipml_core.plugin.signals import interrupts_blocked
 
 __all__ = [
@@ -39,6 +39,7 @@ __all__ = [
     "WeightedRing",
     "Workload",
     "hookimpl",
+    "installed",
     "interrupts_blocked",
     "load",
 ]

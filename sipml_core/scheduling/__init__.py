@@ -13,6 +13,7 @@ from sipml_core.scheduling.driver import (
     refuse_unserved,
     unserved_pairs,
 )
+from sipml_core.scheduling.driving import driven
 from sipml_core.scheduling.matrix import read_matrix, refuse_out_of_reach
 from sipml_core.scheduling.portbound import port_bound
 from sipml_core.scheduling.relay import with_relays
@@ -20,6 +21,7 @@ from sipml_core.scheduling.relay import with_relays
 __all__ = [
     "ScheduledCircuits",
     "circuit_traffic",
+    "driven",
     "job_bytes",
     "planned",
     "port_bound",

@@ -9,7 +9,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError
-from sipml_core.model import CircuitControl, CircuitPlan, Network, TaskGraph, TrafficMatrix, at_rows
+from sipml_core.model import (
+    CircuitControl,
+    CircuitParts,
+    CircuitPlan,
+    Network,
+    PartsPlan,
+    TaskGraph,
+    TrafficMatrix,
+    at_rows,
+)
 from sipml_core.plugin import DemandForecast, Scheduler
 
 if TYPE_CHECKING:
@@ -43,6 +52,10 @@ def refuse_control(scheduler: Scheduler, control: CircuitControl) -> None:
 
     It must plan the control's kind, and the class that made the last rule (`CircuitControl.check`).
     """
+    if isinstance(control, CircuitParts):
+        for part in {type(part.control): part.control for part in control.parts}.values():
+            refuse_control(scheduler, part)
+        return
     kind = type(control)
     ruled = next(cls for cls in kind.__mro__ if "check" in vars(cls))
     if not isinstance(control, scheduler.plans) or not issubclass(scheduler.plans, ruled):
@@ -65,6 +78,8 @@ def planned(
         Its plan cannot exist.
     """
     refuse_control(scheduler, control)
+    if isinstance(control, CircuitParts):
+        return _planned_parts(scheduler, control, traffic, previous)
     plan = scheduler.plan(control, traffic, previous)
     if not isinstance(plan, CircuitPlan):
         raise PluginError(f"scheduler {scheduler.name!r} returned a {type(plan).__name__}, not a CircuitPlan")
@@ -73,6 +88,19 @@ def planned(
     except PluginError as error:
         raise PluginError(f"scheduler {scheduler.name!r}: {error}") from None
     return control.transition(previous, plan)
+
+
+def _planned_parts(
+    scheduler: Scheduler, control: CircuitParts, traffic: TrafficMatrix, previous: CircuitPlan | None
+) -> CircuitPlan:
+    """Return the scheduler's plans of all parts, each for the traffic inside it."""
+    before = previous.plans if isinstance(previous, PartsPlan) else (None,) * len(control.parts)
+    return control.together(
+        tuple(
+            planned(scheduler, part.control, control.traffic_of(k, traffic), of_part)
+            for k, (part, of_part) in enumerate(zip(control.parts, before, strict=True))
+        )
+    )
 
 
 class ScheduledCircuits:
@@ -100,10 +128,17 @@ class ScheduledCircuits:
         self.plan = self._plan(total_bytes, None)
         self.plans = 1
 
-    def on(self, network: Network) -> ScheduledCircuits:
-        """The same first plan on a network whose routes were changed to suit it."""
+    def on(self, network: Network, estimator: DemandForecast | None = None) -> ScheduledCircuits:
+        """The same first plan on a network whose routes were changed to suit it.
+
+        Parameters
+        ----------
+        estimator
+            For the circuits of that network; None: they are the same, or set once.
+        """
         other = copy.copy(self)
         other.network = network
+        other.estimator = estimator or self.estimator
         return other
 
     def decide(
