@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sipml_core.errors import PluginError
 from sipml_core.fields import at_least, float64_vector, int32_vector, int64_vector, positive
 from sipml_core.model.pairs import PairIndex
+from sipml_core.model.routes import PairArray, Routes
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -54,6 +55,10 @@ class CircuitControl:
     all_dark: bool = False
     #: One-shot circuits: pairs that get none are relayed through a GPU they both reach.
     relay: bool = False
+    #: Packets beside circuits: what pairs cross that have no circuit in the first plan, for the whole job.
+    packets: Callable[[PairArray, PairArray], Routes] | None = None
+    #: Pairs whose circuits would carry less than this in the whole job get none. [bytes]
+    packets_below_bytes: float = attrs.field(default=0.0, validator=at_least(0))
 
     def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which ordered pairs can ever hold a circuit. [pairs]"""
