@@ -129,16 +129,15 @@ def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
         after=after.astype(np.int32),
         arrival=arrived[:, 1].astype(np.int32),
         consumer=arrived[:, 0].astype(np.int32),
-        back=direct.back[of],
     )
     again = direct.maker >= tasks.graph.subops
-    return _furthest_first(found, _numbered(direct.tensor, again, direct.back)[of])
+    return _furthest_first(found, _numbered(direct.tensor, again)[of])
 
 
 def _messages(direct: Transfers, tasks: GroupTasks) -> _Messages:
     """Return which transfers are one message: a box that several need, a sum of several parts, or alone."""
     # Numbers of equal boxes, of what one maker sends of a box, and of what one device sums up. [transfers]
-    box = _numbered(direct.tensor, *direct.lo.T, *direct.hi.T, direct.back)
+    box = _numbered(direct.tensor, *direct.lo.T, *direct.hi.T)
     sent = _numbered(direct.maker, box)
     again = direct.maker >= tasks.graph.subops
     summed = _numbered(box, again, direct.device)

@@ -12,7 +12,6 @@ from sipml_core.lowering.gathers import Gathers
 from sipml_core.lowering.gradients import Bucket, plan_buckets
 from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
 from sipml_core.lowering.passtasks import PassTasks
-from sipml_core.lowering.regathers import with_gradients
 from sipml_core.lowering.ringattention import RingPieces
 from sipml_core.lowering.stagetransfers import after_gradients
 from sipml_core.lowering.transfers import Transfers, plan_transfers
@@ -72,13 +71,13 @@ class GroupTemplate:
                 f"mp={plan.mp}, pp={plan.pp}"
             )
         group = group or replica_tasks(placement, plan)
-        transfers, limits = plan_transfers(group, regather=plan.regather), placement.limits
+        transfers, limits = plan_transfers(group), placement.limits
         if trees is not None and not trees.direct:
             transfers = routed(transfers, group, trees)
             if trees.relays:
                 limits = attrs.evolve(limits, range_hops=1)
         passes, buckets = PassTasks.of(group, plan), gradient_buckets(group, plan, limits)
-        transfers = with_gradients(after_gradients(transfers, group), group)
+        transfers = after_gradients(transfers, group)
         blocks = BlockExchanges.of(group, transfers, plan)
         return cls(
             plan=plan,

@@ -14,7 +14,7 @@ from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase, replic
 from sipml_core.lowering.grouptemplate import gradient_buckets
 from sipml_core.lowering.passtasks import PassTasks
 from sipml_core.lowering.schedules import in_flight, parts_in_flight, schedule
-from sipml_core.lowering.transfers import gathered_again, volume
+from sipml_core.lowering.transfers import volume
 from sipml_core.model import (
     MAX_RANK,
     OpGraph,
@@ -205,7 +205,7 @@ def _activations(tasks: GroupTasks, plan: Plan) -> NDArray[np.float64]:
     The segment is there once, checkpoints for all micro-batches of the stage: it is made again, or was just
     made, for the micro-batch that goes back.
     """
-    kept_bytes, segment_bytes = _kept_and_remade(tasks, parts_in_flight(plan), regather=plan.regather)
+    kept_bytes, segment_bytes = _kept_and_remade(tasks, parts_in_flight(plan))
     stages, devices = tasks.placement.stages, tasks.placement.limits.devices
     held = np.zeros(stages * devices)
     for stage, passes in enumerate(schedule(plan.schedule, stages, plan.micro_batches, plan.chunks)):
@@ -218,7 +218,7 @@ def _activations(tasks: GroupTasks, plan: Plan) -> NDArray[np.float64]:
 
 
 def _kept_and_remade(
-    tasks: GroupTasks, most: NDArray[np.int64], *, regather: bool = False
+    tasks: GroupTasks, most: NDArray[np.int64]
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return bytes kept of one micro-batch, by part, and bytes each segment makes again, by device.
 
@@ -226,8 +226,6 @@ def _kept_and_remade(
     ----------
     most
         Micro-batches of each part that are kept at once. [parts]
-    regather
-        As in `Plan`.
 
     Returns
     -------
@@ -251,24 +249,16 @@ def _kept_and_remade(
     kept = (read_back & ~dropped) | again_from_first
     account = np.where(kept, part, placement.parts + segment)
     held = np.flatnonzero(kept | read_back)
-    holder = tasks.device[dst]
-    if regather:
-        # What is gathered again is kept where it was made, a part on each device.
-        holder = np.where(gathered_again(tasks), tasks.device[src], holder)
-    bytes_held = _account_bytes(tasks, held, account[held], holder[held], placement.parts + plan.segments)
+    bytes_held = _account_bytes(tasks, held, account[held], placement.parts + plan.segments)
     return bytes_held[: placement.parts], bytes_held[placement.parts :]
 
 
 def _account_bytes(
-    tasks: GroupTasks,
-    edges: NDArray[np.intp],
-    account: NDArray[np.int64],
-    holder: Indices,
-    accounts: int,
+    tasks: GroupTasks, edges: NDArray[np.intp], account: NDArray[np.int64], accounts: int
 ) -> NDArray[np.float64]:
     """Return the bytes that `edges` bring to each device, by account. [accounts, devices]
 
-    What a duplicated op reads is whole on every device of its stage; `holder` has all else. [edges]
+    What a duplicated op reads is whole on every device of its stage.
     """
     graph, placement = tasks.graph, tasks.placement
     devices, group = placement.devices, placement.limits.devices
@@ -288,7 +278,7 @@ def _account_bytes(
     parts = np.flatnonzero(~np.isin(of_account, whole))
     key, elements = _union_elements(
         graph.graph,
-        holder[parts].astype(np.int64) * (accounts * tensors) + of_account[parts],
+        tasks.device[reader[parts]].astype(np.int64) * (accounts * tensors) + of_account[parts],
         tensor[parts],
         tasks.edge_lo[edges[parts]],
         tasks.edge_hi[edges[parts]],

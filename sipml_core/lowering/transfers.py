@@ -6,8 +6,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase
-from sipml_core.model import Phase, sorted_unique
+from sipml_core.lowering.grouptasks import GroupTasks, Indices
+from sipml_core.model import sorted_unique
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -34,10 +34,6 @@ class Transfers:
     #: Transfer, and task that waits for it. [pairs]
     arrival: Indices
     consumer: Indices
-    #: Whether each brings again, for the way back, what was gathered on the way forward. [transfers]
-    back: NDArray[np.bool_] = attrs.field(
-        default=attrs.Factory(lambda self: np.zeros(len(self.sender), dtype=np.bool_), takes_self=True)
-    )
 
 
 def volume(lo: NDArray[np.int32], hi: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -165,21 +161,10 @@ def _apart(lo: Indices, hi: Indices) -> tuple[NDArray[np.bool_], NDArray[np.intp
     return apart, np.argmax(inside & apart[:, None], axis=2)
 
 
-def gathered_again(tasks: GroupTasks) -> NDArray[np.bool_]:
-    """Return edges that bring activations of forward tasks to backward ones elsewhere in a stage. [edges]"""
-    group = tasks.placement.limits.devices
-    forward = is_phase(tasks.graph, Phase.FORWARD)[tasks.subop]
-    src, dst = tasks.edge_src, tasks.edge_dst
-    away = tasks.device[src] != tasks.device[dst]
-    inside = tasks.device[src] // group == tasks.device[dst] // group
-    return np.asarray(forward[src] & ~forward[dst] & away & inside)
-
-
-def plan_transfers(tasks: GroupTasks, *, regather: bool = False) -> Transfers:
+def plan_transfers(tasks: GroupTasks) -> Transfers:
     """Return the transfers that send each tensor box once from the task that makes it to each device.
 
-    Forward and backward consumers of one activation on one device share the transfer; with `regather`
-    backward ones have their own.
+    Forward and backward consumers of one activation on one device share the transfer.
 
     Examples
     --------
@@ -202,11 +187,9 @@ def plan_transfers(tasks: GroupTasks, *, regather: bool = False) -> Transfers:
     src, dst = tasks.edge_src[remote], tasks.edge_dst[remote]
     tensor, device = tasks.edge_tensor[remote], tasks.device[dst]
     tensors = tasks.graph.graph.tensors
-    back = gathered_again(tasks)[remote] & regather
 
-    # One number for each (maker, tensor, device, way): what shares transfers. [edges]
+    # One number for each (maker, tensor, device): what shares transfers. [edges]
     key = (src.astype(np.int64) * len(tensors) + tensor) * tasks.placement.devices + device
-    key = 2 * key + back if regather else key
     lo, hi, member, box_of = merged_boxes(tasks.edge_lo[remote], tasks.edge_hi[remote], key)
     element_bytes = np.array([t.element_bytes for t in tensors], dtype=np.float64)
 
@@ -228,5 +211,4 @@ def plan_transfers(tasks: GroupTasks, *, regather: bool = False) -> Transfers:
         after=none,
         arrival=box_of,
         consumer=dst,
-        back=back[member],
     )

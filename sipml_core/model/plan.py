@@ -143,11 +143,6 @@ class Execution:
         doc='what runs again while going backward instead of being kept: nothing, what attention makes of '
         'all pairs of tokens ("selective"), or all but the inputs of layers ("full", or true)',
     )  # fmt: skip
-    regather: bool = option(
-        False,
-        doc="what the GPUs of a group gathered from each other on the way forward is not kept but gathered "
-        "again on the way back, as sequence parallelism does: a part in mp of its memory, more bytes",
-    )
     iterations: int = option(
         1,
         validator=between(1, 1000),
