@@ -41,6 +41,8 @@ class Variant:
     tiers: tuple[int, ...]
     #: Rings that run at the same time; none: one, in order.
     rings: tuple[WeightedRing, ...]
+    #: Switches add up what the replicas send.
+    in_network: bool = False
 
     @property
     def memory_bytes(self) -> float:
@@ -66,7 +68,10 @@ def replica_shape(fabric: Fabric, plan: Plan) -> ReplicaShape:
     stride = plan.replica_stride
     tiers = () if plan.shares_states or stride is None else fabric_tiers(fabric)
     own = () if plan.shares_states else own_links(fabric, gpus_of(fabric, plan).T)
-    return ReplicaShape(replicas=plan.replicas, devices=stride or plan.mp, tiers=tiers, links=own)
+    return ReplicaShape(
+        replicas=plan.replicas, devices=stride or plan.mp, tiers=tiers, links=own,
+        switches_add=fabric.hints.switches_add and not plan.shares_states,
+    )  # fmt: skip
 
 
 def gpus_of(fabric: Fabric, plan: Plan) -> NDArray[np.int32]:
@@ -169,6 +174,7 @@ def variants_of(
             runs_again=tasks.checkpoints.runs_again,
             tiers=all_reduce.tiers(replicas),
             rings=all_reduce.rings(replicas),
+            in_network=all_reduce.in_network,
         )
         for all_reduce in offered_all_reduces(case, replicas)
     ]

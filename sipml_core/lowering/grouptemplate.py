@@ -10,8 +10,9 @@ from sipml_core.lowering.collectives import all_reduce_bytes
 from sipml_core.lowering.exchanges import Trees, routed
 from sipml_core.lowering.gathers import Gathers
 from sipml_core.lowering.gradients import Bucket, plan_buckets
-from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
+from sipml_core.lowering.grouptasks import GroupTasks
 from sipml_core.lowering.passtasks import PassTasks
+from sipml_core.lowering.resending import replica_tasks
 from sipml_core.lowering.ringattention import RingPieces
 from sipml_core.lowering.stagetransfers import after_gradients
 from sipml_core.lowering.transfers import Transfers, plan_transfers

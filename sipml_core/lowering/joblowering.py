@@ -10,10 +10,12 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.blockexchanges import BlockTransfers
+from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.expertgroups import load_of_ranks, updating_replicas
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
+from sipml_core.lowering.hosttime import HostTime
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.passtasks import row_of
 from sipml_core.lowering.shardedstates import SharedStates
@@ -24,7 +26,17 @@ from sipml_core.lowering.synchronisation import (
     Synchronisation,
     server_tiers,
 )
-from sipml_core.model import PIPELINE, TENSOR, Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
+from sipml_core.model import (
+    PIPELINE,
+    TENSOR,
+    Cluster,
+    Framework,
+    Nodes,
+    Placement,
+    Plan,
+    TaskBuilder,
+    TaskGraph,
+)
 
 
 def lower(
@@ -78,6 +90,10 @@ class Lowering:
     speed: NDArray[np.float64]
     #: See `Rings.orders`.
     orders: tuple[tuple[tuple[int, ...], float], ...] = ()
+    #: See `Rings.library` and `Rings.in_network`.
+    library: Library | None = None
+    in_network: bool = False
+    framework: Framework = attrs.Factory(Framework)
 
     @classmethod
     def of(
@@ -89,6 +105,9 @@ class Lowering:
         server_gpus: int | None = None,
         tiers: tuple[int, ...] | None = None,
         orders: tuple[tuple[tuple[int, ...], float], ...] = (),
+        library: Library | None = None,
+        in_network: bool = False,
+        framework: Framework | None = None,
     ) -> Lowering:
         """Return the template with GPUs for all groups; see `lower`.
 
@@ -107,6 +126,9 @@ class Lowering:
             tiers=tiers or server_tiers(template.plan, server_gpus),
             speed=speed,
             orders=orders,
+            library=library,
+            in_network=in_network,
+            framework=framework or Framework(),
         )
 
     @property
@@ -136,7 +158,9 @@ class Lowering:
         marks: list[Nodes] = []
         previous: Nodes | None = None
         for iteration in range(self.plan.iterations):
-            tasks, mark = self._iteration(builder, groups, label, iteration * self._priorities, previous)
+            mark_before = marks[-1] if marks else None
+            first = iteration * self._priorities
+            tasks, mark = self._iteration(builder, groups, label, first, previous, mark_before)
             if previous is not None:
                 # What follows the last micro-batch, before what begins the first.
                 builder.depend(previous[:, -1, chain[0]], tasks[:, 0, chain[1]])
@@ -176,6 +200,7 @@ class Lowering:
         label: Indices,
         priority: int,
         previous: Nodes | None = None,
+        mark_before: Nodes | None = None,
     ) -> tuple[Nodes, Nodes]:
         """Add one iteration; return its tasks [groups, micro-batches, tasks] and its mark [1].
 
@@ -208,11 +233,16 @@ class Lowering:
         unit = len(group.subop)
         tasks = self._tasks(builder, gpu_of, label, priority)
         first_user = np.argsort(group.position)[transfers.position].astype(np.int32)
+        size_bytes, startup_us = transfers.size_bytes, np.zeros(())
+        if self.library is not None:
+            startup_us, factor = self.library.exchange_costs(transfers, group, self.gpu_of[0])
+            size_bytes = size_bytes * factor
         sends = builder.transfers(
             gpu_of[:, None, transfers.sender],
             gpu_of[:, None, transfers.device],
-            transfers.size_bytes,
+            size_bytes,
             transfers.position + priority + unit * self.template.passes.slots_of(first_user, every),
+            startup_us=startup_us,
             kind=np.where(
                 transfers.sender // self.plan.mp == transfers.device // self.plan.mp, TENSOR, PIPELINE
             ),
@@ -225,8 +255,10 @@ class Lowering:
         builder.depend(sends[..., transfers.before], sends[..., transfers.after])
         arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
         builder.depend(sends[..., arrival], tasks[..., consumer])
-        self._order_passes(builder, tasks)
+        pass_ends = self._order_passes(builder, tasks)
         self._exchange(builder, gpu_of, tasks, sends=sends, label=label, priority=priority)
+        host = HostTime(template=self.template, framework=self.framework, builder=builder)
+        host.add(tasks, sends, pass_ends, mark_before)
 
         # Gradients are summed when the last micro-batch has gone back: it does so last in every schedule.
         last = tasks[:, -1]
@@ -245,7 +277,13 @@ class Lowering:
             builder.depend(nodes, mark)
         return tasks, mark
 
-    def _tasks(self, builder: TaskBuilder, gpu_of: NDArray[np.int32], label: Indices, priority: int) -> Nodes:
+    def _tasks(
+        self,
+        builder: TaskBuilder,
+        gpu_of: NDArray[np.int32],
+        label: Indices,
+        priority: int,
+    ) -> Nodes:
         """Add the tasks of all micro-batches and of the optimizer. [groups, micro-batches, tasks]"""
         group, passes, count = self.template.group, self.template.passes, self.plan.micro_batches
         gpu = gpu_of[:, None, group.device]
@@ -277,7 +315,7 @@ class Lowering:
             duration = duration * np.tile(load, (len(gpu) // plan.block, 1))[:, None]
         if self.template.pieces is not None:
             duration[..., self.template.pieces.task] /= plan.cp
-        return duration
+        return duration * self.framework.slowest_of(plan.gpus)
 
     def _place(self, priority: int) -> NDArray[np.int64]:
         """Return the priority of each task. [micro-batches, tasks]"""
@@ -316,11 +354,17 @@ class Lowering:
             works = gpu[..., task], self._duration_us(gpu)[..., task], place[:, task], label[task]
             template.pieces.add(builder, tasks, sends, came_in, works)
 
-    def _order_passes(self, builder: TaskBuilder, tasks: Nodes) -> None:
-        """Make each stage begin a pass when it has ended the one before, and its optimizer after the last."""
+    def _order_passes(self, builder: TaskBuilder, tasks: Nodes) -> list[Nodes]:
+        """Make each stage begin a pass when it has ended the one before, and its optimizer after the last.
+
+        Returns
+        -------
+        Ends of the passes of each stage, [groups, passes]; none where there is no order to keep.
+        """
         passes = self.template.passes
         if not passes.ordered:
-            return
+            return []
+        ends: list[Nodes] = []
         for own, optimizer in zip(passes.passes, passes.optimizer, strict=True):
             done = builder.barriers((len(tasks), len(own)), label=len(builder.labels) - 1)
             for number, each in enumerate(own):
@@ -331,6 +375,8 @@ class Lowering:
                     sources = tasks[:, following.micro_batch, passes.sources[row_of(following)]]
                     builder.depend(done[:, number, None], sources)
             builder.depend(done[:, -1, None], tasks[:, -1, optimizer])
+            ends.append(done)
+        return ends
 
     def _collectives(
         self,
@@ -362,8 +408,9 @@ class Lowering:
         template, label = self.template, len(builder.labels) - 1
         step = OptimizerStep.of(template, builder, tasks, label)
         return ReplicaCollectives(
-            template=template, builder=builder, gpu_of=self.gpu_of, priority=priority, label=label, step=step
-        )
+            template=template, builder=builder, gpu_of=self.gpu_of, priority=priority, label=label,
+            step=step, library=self.library, in_network=self.in_network,
+        )  # fmt: skip
 
     def synchronisation(self, builder: TaskBuilder, tasks: Nodes, priority: int = 0) -> Synchronisation:
         """Return what adds the all-reduces of one iteration, whose last micro-batch are `tasks`."""

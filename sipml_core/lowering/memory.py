@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from sipml_core.fields import float64_vector, format_bytes
 from sipml_core.lowering.gathers import Gathers
-from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase, replica_tasks
+from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase
 from sipml_core.lowering.grouptemplate import gradient_buckets
 from sipml_core.lowering.passtasks import PassTasks
+from sipml_core.lowering.resending import replica_tasks
 from sipml_core.lowering.schedules import in_flight, parts_in_flight, schedule
 from sipml_core.lowering.transfers import volume
 from sipml_core.model import (
@@ -112,7 +113,12 @@ class ReplicaMemory:
         )
 
     def _group(self, plan: Plan, group: GroupTasks | None) -> GroupTasks:
-        key = plan.recompute, plan.schedule == "zb-h1", tuple(parts_in_flight(plan).tolist())
+        key = (
+            plan.recompute,
+            plan.schedule == "zb-h1",
+            plan.keep_gathered,
+            tuple(parts_in_flight(plan).tolist()),
+        )
         if key not in self._groups:
             self._groups[key] = group or replica_tasks(self.placement, plan)
         return self._groups[key]
@@ -238,12 +244,13 @@ def _kept_and_remade(
 
     # What each data edge is, by the tasks at its ends and the segment that makes it. [edges]
     src, dst = tasks.edge_src, tasks.edge_dst
-    read_back = forward[src] & ~forward[dst]
+    sent_again = dst >= tasks.works
+    read_back = (forward[src] & ~forward[dst] & (src < tasks.works)) | sent_again
     segment = plan.segment[tasks.op[src]]
     part = placement.part[tasks.op[dst]]
     just_made = plan.just_made[segment] & (most[part] == 1)
     dropped = ~plan.kept[tasks.edge_tensor] & (~first_run[src] | just_made)
-    again_from_first = first_run[src] & forward[dst] & ~first_run[dst]
+    again_from_first = first_run[src] & forward[dst] & ~first_run[dst] & ~sent_again
 
     # Account c has what is kept on part c; account parts + s has what segment s makes again.
     kept = (read_back & ~dropped) | again_from_first

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import Rings
 from sipml_core.lowering.expertgroups import by_experts, from_experts
 from sipml_core.lowering.gradients import Bucket
@@ -57,6 +58,9 @@ class ReplicaCollectives:
     priority: int
     label: int
     step: OptimizerStep
+    #: See `Rings.library` and `Rings.in_network`.
+    library: Library | None = None
+    in_network: bool = False
 
     @property
     def plan(self) -> Plan:
@@ -69,6 +73,7 @@ class ReplicaCollectives:
             steps=self.plan.ring_steps,
             priority=self.priority + numbers[:, None].astype(np.int64),
             label=self.label,
+            library=self.library,
         )
 
 
@@ -125,7 +130,9 @@ class Synchronisation:
         ready = builder.barriers((len(buckets), len(tasks)), label=over.label)
         builder.depend(tasks[:, makers], ready[made_by].T)
         rings = attrs.evolve(
-            over.rings(np.array(numbers, dtype=np.int32)), counter_rotating=over.plan.counter_rotating
+            over.rings(np.array(numbers, dtype=np.int32)),
+            counter_rotating=over.plan.counter_rotating,
+            in_network=over.in_network,
         )
         size_bytes = np.array([b.size_bytes for b in buckets])[:, None]
         members = over.gpu_of[:, [b.devices[0] for b in buckets]].T
@@ -184,6 +191,8 @@ class Synchronisation:
             label=over.label,
             counter_rotating=over.plan.counter_rotating,
             orders=() if bucket.of_experts else self.orders,
+            library=over.library,
+            in_network=over.in_network,
         )
         members = over.gpu_of[:, bucket.devices]
         if bucket.of_experts:

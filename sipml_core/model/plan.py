@@ -143,6 +143,11 @@ class Execution:
         doc='what runs again while going backward instead of being kept: nothing, what attention makes of '
         'all pairs of tokens ("selective"), or all but the inputs of layers ("full", or true)',
     )  # fmt: skip
+    keep_gathered: bool = option(
+        True,
+        doc="keep what a group has gathered for a product until the product's gradient is made; false: keep "
+        "the shard and gather it again going backward, as sequence parallelism does",
+    )
     iterations: int = option(
         1,
         validator=between(1, 1000),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 import attrs
@@ -15,6 +16,8 @@ from sipml_core.model import (
     CircuitControl,
     CircuitPlan,
     Cluster,
+    CollectiveCall,
+    CollectiveCost,
     Fabric,
     GroupShape,
     ModelFlops,
@@ -142,6 +145,16 @@ class Estimator(Component):
         bytes that each is expected to be asked for until ``now_us + interval_us``. All are arrays
         [circuits], in the order of `network.circuit_src`. Where all are 0 the circuits stay as they are.
         """
+
+    def start_where(
+        self, network: Network, tasks: TaskGraph, *, crowded: Callable[[], bool]
+    ) -> DemandForecast:
+        """Return the forecast of one run, as `start`, which this calls unless it is overridden.
+
+        ``crowded()`` tells whether one plan cannot give every pair of the job two circuits: equal demands of
+        all of them are planned when it is asked.
+        """
+        return self.start(network, tasks)
 
 
 class GpuModel(Component):
@@ -273,3 +286,17 @@ class AllReduce(Component):
         there are several, `tiers` returns one tier.
         """
         return ()
+
+    #: Switches add up what the replicas send: each sends and receives all bytes once. `tiers` returns one.
+    in_network: ClassVar[bool] = False
+
+
+class Communication(Component):
+    """A communication library: what a collective costs beyond its bytes at the bandwidth of the links."""
+
+    #: No call costs anything: bytes at the bandwidth of the links, and latencies of routes, are all there is.
+    free: ClassVar[bool] = False
+
+    @abstractmethod
+    def cost(self, call: CollectiveCall) -> CollectiveCost:
+        """Return what one call costs: the same for equal calls, and never less time for more bytes."""

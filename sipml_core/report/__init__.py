@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
+    from sipml_core.report.collectivetables import ELEMENT_BYTES, collective_table, write_collectives
     from sipml_core.report.components import (
         component_page,
         components_table,
@@ -17,6 +18,12 @@ if TYPE_CHECKING:
         trace_lines,
     )
     from sipml_core.report.countstable import counts_tables
+    from sipml_core.report.detailfiles import (
+        DetailRequest,
+        details_size_line,
+        recorded_cases,
+        write_details,
+    )
     from sipml_core.report.explain import strategy_tables, winner_tables
     from sipml_core.report.plots import can_draw, new_figure
     from sipml_core.report.progressbar import progress_bar
@@ -39,6 +46,11 @@ _GIVES = {
         "summary_lines",
         "write_plan",
     ),
+    "collectivetables": (
+        "ELEMENT_BYTES",
+        "collective_table",
+        "write_collectives",
+    ),
     "components": (
         "default_batch",
         "component_page",
@@ -47,6 +59,12 @@ _GIVES = {
         "trace_lines",
     ),
     "countstable": ("counts_tables",),
+    "detailfiles": (
+        "DetailRequest",
+        "details_size_line",
+        "recorded_cases",
+        "write_details",
+    ),
     "explain": (
         "strategy_tables",
         "winner_tables",
@@ -79,12 +97,16 @@ _GIVES = {
 }
 
 __all__ = [
+    "ELEMENT_BYTES",
     "SHOWN",
+    "DetailRequest",
     "can_draw",
+    "collective_table",
     "component_page",
     "components_table",
     "counts_tables",
     "default_batch",
+    "details_size_line",
     "finding_tables",
     "footnotes",
     "new_figure",
@@ -93,6 +115,7 @@ __all__ = [
     "plan_table",
     "prepare_folder",
     "progress_bar",
+    "recorded_cases",
     "reproduction_footnotes",
     "result_tables",
     "search_footnotes",
@@ -102,6 +125,8 @@ __all__ = [
     "trace_lines",
     "winner_tables",
     "winners_tables",
+    "write_collectives",
+    "write_details",
     "write_finding",
     "write_plan",
     "write_result",
