@@ -20,7 +20,7 @@ from sipml_core.plugin.interfaces import (
     WeightedRing,
     Workload,
 )
-from sipml_core.plugin.registry import API_VERSION, Entry, Registry, load
+from sipml_core.plugin.registry import API_VERSION, Entry, Registry, installed, load
 from sipml_core.plugin.signals import interrupts_blocked
 
 __all__ = [
@@ -41,6 +41,7 @@ __all__ = [
     "WeightedRing",
     "Workload",
     "hookimpl",
+    "installed",
     "interrupts_blocked",
     "load",
 ]
