@@ -20,6 +20,7 @@ import pluggy
 from sipml_core.errors import ConfigError, PluginError, unknown
 from sipml_core.plugin import hookspecs
 from sipml_core.plugin.interfaces import (
+    Allocator,
     AllReduce,
     Component,
     Estimator,
@@ -55,6 +56,7 @@ ROLES: Mapping[str, tuple[str, type[Component]]] = {
     "estimator": ("sipml_estimators", Estimator),
     "exchange": ("sipml_exchanges", Exchange),
     "all_reduce": ("sipml_all_reduces", AllReduce),
+    "allocator": ("sipml_allocators", Allocator),
 }
 
 
