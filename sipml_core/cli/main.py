@@ -22,6 +22,7 @@ from sipml_core.cli.plugins_command import plugins
 from sipml_core.cli.reproduce_command import reproduce
 from sipml_core.cli.run_command import run, validate
 from sipml_core.cli.search_command import explain, search
+from sipml_core.cli.share_command import share
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlError
 
 #: Exit status: nothing could be started / what was started did not end / 128 + SIGINT, as shells have it.
@@ -83,7 +84,7 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, reproduce, circuits, collectives, plugins, cache, new_experiment,
+    run, validate, search, explain, reproduce, circuits, collectives, share, plugins, cache, new_experiment,
     new_plugin,
 ):  # fmt: skip
     main.add_command(command)

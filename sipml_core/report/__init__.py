@@ -36,6 +36,7 @@ if TYPE_CHECKING:
         winners_tables,
         write_search,
     )
+    from sipml_core.report.sharedreport import shared_table, write_shared
     from sipml_core.report.tables import footnotes, result_tables
 
 #: What each file of the room gives to others.
@@ -90,6 +91,10 @@ _GIVES = {
         "winners_tables",
         "write_search",
     ),
+    "sharedreport": (
+        "shared_table",
+        "write_shared",
+    ),
     "tables": (
         "footnotes",
         "result_tables",
@@ -120,6 +125,7 @@ __all__ = [
     "result_tables",
     "search_footnotes",
     "search_tables",
+    "shared_table",
     "strategy_tables",
     "summary_lines",
     "trace_lines",
@@ -131,6 +137,7 @@ __all__ = [
     "write_plan",
     "write_result",
     "write_search",
+    "write_shared",
 ]
 
 

@@ -112,9 +112,7 @@ def _predict_here(row: MeasuredRow) -> Prediction:
     return predict(row, _registry[0])
 
 
-def predictions(
-    rows: Sequence[MeasuredRow], jobs: int = 1, progress: Progress = SILENT
-) -> list[Prediction]:
+def predictions(rows: Sequence[MeasuredRow], jobs: int = 1, progress: Progress = SILENT) -> list[Prediction]:
     """Return all rows predicted, in their order, whatever the number of processes."""
     if jobs == 1:
         return list(_counted(map(_predict_here, rows), len(rows), progress))

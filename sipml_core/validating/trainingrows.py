@@ -201,7 +201,9 @@ def _gpt2(
     }  # fmt: skip
 
 
-def _llama(layers: int, hidden: int, heads: int, groups: int, width: int, vocabulary: int, sequence: int) -> Any:
+def _llama(
+    layers: int, hidden: int, heads: int, groups: int, width: int, vocabulary: int, sequence: int
+) -> Any:
     return {
         "sequence": sequence,
         "configuration": {
@@ -261,7 +263,11 @@ def _simumax(row: Row) -> Found:
     return tables, float(row["measured"]) * 1e3, "distributed optimizer"
 
 
-_DLE_GPUS = {"v100-16GB": ("v100-16gb", 150.0), "a100-80GB": ("a100-80gb", 300.0), "a100-40GB": ("a100-40gb", 300.0)}
+_DLE_GPUS = {
+    "v100-16GB": ("v100-16gb", 150.0),
+    "a100-80GB": ("a100-80gb", 300.0),
+    "a100-40GB": ("a100-40gb", 300.0),
+}
 
 
 def _single_server(row: Row, workload: Mapping[str, Any], batch: int, per_step: float) -> Found:
