@@ -15,7 +15,7 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
         "The values that pass between sipml and a plugin.",
         (
             "BARRIER", "MAX_GPUS", "MAX_SAMPLES", "NO_LINK", "PRECISIONS", "Axis", "BalancedGraph",
-            "CaseResult", "CircuitControl", "CircuitPlan", "Cluster", "Fabric", "FabricHints", "FabricWords",
+            "CaseResult", "CircuitControl", "CircuitOccupancy", "CircuitPlan", "Cluster", "Fabric", "FabricHints", "FabricWords",
             "GroupShape", "Network", "Nodes", "Op", "OpGraph", "OpWork", "Operand", "PairArray", "PairIndex",
             "Phase", "Placement", "PlacementLimits", "Plan", "Precision", "ReplicaShape", "Result", "Role",
             "Routes", "Split", "TaskBuilder", "TaskGraph", "Tensor", "Timeline", "TrafficMatrix",

@@ -17,6 +17,7 @@ from sipml_core.cli.circuits_command import circuits
 from sipml_core.cli.interrupts import interrupts_noticed
 from sipml_core.cli.keeping import left_behind
 from sipml_core.cli.new_commands import new_experiment, new_plugin
+from sipml_core.cli.plot_command import plot
 from sipml_core.cli.plugins_command import plugins
 from sipml_core.cli.reproduce_command import reproduce
 from sipml_core.cli.run_command import run, validate
@@ -82,6 +83,6 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, reproduce, circuits, plugins, cache, new_experiment, new_plugin,
+    run, validate, search, explain, plot, reproduce, circuits, plugins, cache, new_experiment, new_plugin,
 ):  # fmt: skip
     main.add_command(command)

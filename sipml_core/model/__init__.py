@@ -7,7 +7,7 @@ Imports only `fields` and `errors`.
 from sipml_core.model.advanced import FoldableControl, TreatsAlike, UnsharedFabric
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
 from sipml_core.model.caserecord import PASS_KINDS, TRAFFIC_KINDS, CaseRecord, CircuitDecision, Images
-from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
+from sipml_core.model.circuits import CircuitControl, CircuitOccupancy, CircuitPlan, at_rows, check_form
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
@@ -50,6 +50,7 @@ __all__ = [
     "CaseResult",
     "CircuitControl",
     "CircuitDecision",
+    "CircuitOccupancy",
     "CircuitPlan",
     "Cluster",
     "Execution",

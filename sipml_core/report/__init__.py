@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sipml_core.report.casepictures import PictureLook
     from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
     from sipml_core.report.components import (
         component_page,
@@ -22,11 +23,21 @@ if TYPE_CHECKING:
         recorded_cases,
         write_details,
     )
+    from sipml_core.report.drawing import SeriesLook, draw_series
     from sipml_core.report.explain import strategy_tables, winner_tables
+    from sipml_core.report.picturefiles import (
+        PICTURES,
+        case_picture,
+        pictures_of,
+        search_picture,
+        write_picture,
+    )
     from sipml_core.report.plots import can_draw, new_figure
     from sipml_core.report.progressbar import progress_bar
+    from sipml_core.report.repeating import chosen_cases, is_search, repeated, search_rows
     from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
     from sipml_core.report.resultfiles import prepare_folder, write_result
+    from sipml_core.report.resultpictures import times_picture
     from sipml_core.report.searchreport import (
         SHOWN,
         search_footnotes,
@@ -38,6 +49,24 @@ if TYPE_CHECKING:
 
 #: What each file of the room gives to others.
 _GIVES = {
+    "repeating": (
+        "chosen_cases",
+        "is_search",
+        "repeated",
+        "search_rows",
+    ),
+    "picturefiles": (
+        "PICTURES",
+        "case_picture",
+        "pictures_of",
+        "search_picture",
+        "write_picture",
+    ),
+    "drawing": (
+        "SeriesLook",
+        "draw_series",
+    ),
+    "casepictures": ("PictureLook",),
     "circuitreport": (
         "plan_summary",
         "plan_table",
@@ -71,6 +100,7 @@ _GIVES = {
         "reproduction_footnotes",
         "write_finding",
     ),
+    "resultpictures": ("times_picture",),
     "resultfiles": (
         "prepare_folder",
         "write_result",
@@ -89,33 +119,46 @@ _GIVES = {
 }
 
 __all__ = [
+    "PICTURES",
     "SHOWN",
     "DetailRequest",
+    "PictureLook",
+    "SeriesLook",
     "can_draw",
+    "case_picture",
+    "chosen_cases",
     "component_page",
     "components_table",
     "default_batch",
     "details_size_line",
+    "draw_series",
     "finding_tables",
     "footnotes",
+    "is_search",
     "new_figure",
     "option_rows",
+    "pictures_of",
     "plan_summary",
     "plan_table",
     "prepare_folder",
     "progress_bar",
     "recorded_cases",
+    "repeated",
     "reproduction_footnotes",
     "result_tables",
     "search_footnotes",
+    "search_picture",
+    "search_rows",
     "search_tables",
     "strategy_tables",
     "summary_lines",
+    "times_picture",
     "trace_lines",
     "winner_tables",
     "winners_tables",
     "write_details",
     "write_finding",
+    "write_picture",
     "write_plan",
     "write_result",
     "write_search",

@@ -82,7 +82,7 @@ def test_a_narrow_figure_puts_panels_below_each_other():
 
 
 def test_equal_points_of_two_series_lie_apart():
-    """By three points on the page, in a direction that changes no value; different ones stay where they are."""
+    """By three points on the page, in a direction that changes no value; others stay where they are."""
     three = rows("a", "b") + rows("c", values=(9.0, 9.5, 9.9))
     figure = drawn(draw_series(three, "gbps", ("iteration_ms",), "net"))
     (axes,) = figure.axes
@@ -109,9 +109,7 @@ def test_a_figure_has_the_same_bytes_each_time(kind):
 
 def test_the_kind_of_a_file_follows_from_its_name():
     assert figure_kind("a/b.PDF") == "pdf"
-    with pytest.raises(
-        ValueError, match=r"written as png, svg, pdf; 'x\.gif' ends in none of them"
-    ):
+    with pytest.raises(ValueError, match=r"written as png, svg, pdf; 'x\.gif' ends in none of them"):
         figure_kind("x.gif")
 
 
