@@ -34,7 +34,14 @@ if TYPE_CHECKING:
     )
     from sipml_core.report.plots import can_draw, new_figure
     from sipml_core.report.progressbar import progress_bar
-    from sipml_core.report.repeating import chosen_cases, is_search, repeated, search_rows
+    from sipml_core.report.repeating import (
+        chosen_cases,
+        experiment_of,
+        is_search,
+        repeated,
+        row_of,
+        search_rows,
+    )
     from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
     from sipml_core.report.resultfiles import prepare_folder, write_result
     from sipml_core.report.resultpictures import times_picture
@@ -46,13 +53,20 @@ if TYPE_CHECKING:
         write_search,
     )
     from sipml_core.report.tables import footnotes, result_tables
+    from sipml_core.report.whyreport import Why, why_tables
 
 #: What each file of the room gives to others.
 _GIVES = {
+    "whyreport": (
+        "Why",
+        "why_tables",
+    ),
     "repeating": (
         "chosen_cases",
         "is_search",
+        "experiment_of",
         "repeated",
+        "row_of",
         "search_rows",
     ),
     "picturefiles": (
@@ -124,6 +138,7 @@ __all__ = [
     "DetailRequest",
     "PictureLook",
     "SeriesLook",
+    "Why",
     "can_draw",
     "case_picture",
     "chosen_cases",
@@ -132,6 +147,7 @@ __all__ = [
     "default_batch",
     "details_size_line",
     "draw_series",
+    "experiment_of",
     "finding_tables",
     "footnotes",
     "is_search",
@@ -146,6 +162,7 @@ __all__ = [
     "repeated",
     "reproduction_footnotes",
     "result_tables",
+    "row_of",
     "search_footnotes",
     "search_picture",
     "search_rows",
@@ -154,6 +171,7 @@ __all__ = [
     "summary_lines",
     "times_picture",
     "trace_lines",
+    "why_tables",
     "winner_tables",
     "winners_tables",
     "write_details",
