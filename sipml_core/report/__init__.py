@@ -25,6 +25,7 @@ if TYPE_CHECKING:
     )
     from sipml_core.report.drawing import SeriesLook, draw_series
     from sipml_core.report.explain import strategy_tables, winner_tables
+    from sipml_core.report.htmlpage import ReportedResult, result_page, write_page
     from sipml_core.report.picturefiles import (
         PICTURES,
         case_picture,
@@ -57,6 +58,11 @@ if TYPE_CHECKING:
 
 #: What each file of the room gives to others.
 _GIVES = {
+    "htmlpage": (
+        "ReportedResult",
+        "result_page",
+        "write_page",
+    ),
     "whyreport": (
         "Why",
         "why_tables",
@@ -137,6 +143,7 @@ __all__ = [
     "SHOWN",
     "DetailRequest",
     "PictureLook",
+    "ReportedResult",
     "SeriesLook",
     "Why",
     "can_draw",
@@ -161,6 +168,7 @@ __all__ = [
     "recorded_cases",
     "repeated",
     "reproduction_footnotes",
+    "result_page",
     "result_tables",
     "row_of",
     "search_footnotes",
@@ -176,6 +184,7 @@ __all__ = [
     "winners_tables",
     "write_details",
     "write_finding",
+    "write_page",
     "write_picture",
     "write_plan",
     "write_result",

@@ -284,28 +284,11 @@ def _bytes_unit(most: float) -> tuple[float, str]:
 
 def links(details: CaseDetails, look: PictureLook) -> Any:
     """Return how full links are over time: the busiest by name, and the mean of all that carry anything."""
-    table, samples = details.links(), details.record.timeline.samples
+    shown, samples = link_use(details, FEW_LINKS), details.record.timeline.samples
     assert samples is not None
-    of_whole = np.flatnonzero(table["simulated"])
-    use = _use(details)
-    busiest = np.argsort(-use, kind="stable")[:FEW_LINKS]
-    network = details.record.network
-    standing = (
-        np.arange(len(network.link_gbps))
-        if details.record.images is None
-        else details.record.images.link_orbit[of_whole]
-    )
-    gbps = table["gbps"][of_whole]
-    figure = new_figure(look.width, 1.0 + 0.65 * (len(busiest) + 1))
-    panels = figure.subplots(len(busiest) + 1, 1, sharex=True, sharey=True, squeeze=False)[:, 0]
+    figure = new_figure(look.width, 1.0 + 0.65 * len(shown))
+    panels = figure.subplots(len(shown), 1, sharex=True, sharey=True, squeeze=False)[:, 0]
     worth = _time_axis(panels[-1], details, look)
-    share = (
-        np.ones(len(gbps)) if details.record.images is None else details.record.images.link_share[of_whole]
-    )
-    rate = samples.gbps[:, standing] / share / np.where(gbps > 0, gbps, 1.0)
-    shown = [(str(table["link"][of_whole[link]]), rate[:, link], use[link]) for link in busiest.tolist()]
-    carries = table["bytes"][of_whole] > 0
-    shown.append(("mean of links in use", rate[:, carries].mean(axis=1), float(use[carries].mean())))
     for axes, (name, values, mean) in zip(panels, shown, strict=True):
         axes.stairs(100 * values, samples.at_us / worth, fill=True, color="#0072B2")
         axes.set_ylim(0, 105)
@@ -318,6 +301,27 @@ def links(details: CaseDetails, look: PictureLook) -> Any:
         axes.tick_params(labelsize=look.small)
     panels[len(panels) // 2].set_ylabel("in use [% of capacity]", fontsize=look.small + 1)
     return look.finish(figure, f"{details.name}: links over time, and in the whole run")
+
+
+def link_use(details: CaseDetails, count: int) -> list[tuple[str, NDArray[np.float64], float]]:
+    """Return name, use between samples [samples - 1] and mean use of the busiest links, then of all in use.
+
+    Use is a part of capacity, from 0 to 1.
+    """
+    record, table = details.record, details.links()
+    samples, images = record.timeline.samples, record.images
+    assert samples is not None
+    first = np.flatnonzero(table["simulated"])
+    standing = np.arange(len(record.network.link_gbps)) if images is None else images.link_orbit[first]
+    share = np.ones(len(first)) if images is None else images.link_share[first]
+    gbps = np.where(table["gbps"][first] > 0, table["gbps"][first], 1.0)
+    rate, use = samples.gbps[:, standing] / share / gbps, _use(details)
+    busiest = np.argsort(-use, kind="stable")[:count].tolist()
+    shown = [(str(table["link"][first][link]), rate[:, link], float(use[link])) for link in busiest]
+    carries = table["bytes"][first] > 0
+    if carries.any():
+        shown.append(("all links in use", rate[:, carries].mean(axis=1), float(use[carries].mean())))
+    return shown
 
 
 def _use(details: CaseDetails) -> NDArray[np.float64]:
