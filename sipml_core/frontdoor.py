@@ -17,8 +17,9 @@ from sipml_core.model import SILENT, CircuitPlan, Progress, Result, TrafficMatri
 from sipml_core.plugin import Registry
 from sipml_core.plugin import load as load_plugins
 from sipml_core.scheduling import read_matrix
-from sipml_core.searching import AnswerCache, SearchResult, default_cache_folder
+from sipml_core.searching import SearchResult
 from sipml_core.searching import search as search_experiments
+from sipml_core.store import ResultStore, usable_store
 
 #: The name of an experiment file, or an experiment.
 Source = str | os.PathLike[str] | Experiment
@@ -81,7 +82,7 @@ def search(
     *,
     set: Mapping[str, Any] | None = None,
     jobs: int = 1,
-    cache: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | None = None,
     progress: Progress = SILENT,
 ) -> SearchResult:
     """Return the best plan for each workload on each interconnect, and every candidate.
@@ -93,12 +94,11 @@ def search(
     jobs
         Processes; the result is the same for any number. A script that asks for more than one needs
         ``if __name__ == "__main__":`` around what it does.
-    cache
-        Folder in which answers are looked up and kept; left out: that of the command ``search``.
+    store
+        Folder in which results are looked up and kept; left out: that of the command ``search``.
     """
     opened = open_experiment(experiment, _registry(), set=set)
-    folder = default_cache_folder() if cache is None else Path(cache)
-    (result,) = search_experiments([opened], jobs=jobs, cache=AnswerCache(folder), progress=progress)
+    (result,) = search_experiments([opened], jobs=jobs, store=_store(store), progress=progress)
     return result
 
 
@@ -132,6 +132,14 @@ def plan_circuits(
     table = {"name": topology, **(set or {})} | ({"scheduler": scheduler} if scheduler else {})
     plan, _ = plan_on_topology(_registry(), table, traffic, bandwidth)
     return plan
+
+
+def _store(folder: str | os.PathLike[str] | None) -> ResultStore:
+    """Return the store in a folder, or the user's own."""
+    store, problem = usable_store(None if folder is None else Path(folder))
+    if problem:
+        warnings.warn(problem, stacklevel=3)
+    return store
 
 
 def _registry() -> Registry:

@@ -11,6 +11,7 @@ import click
 if TYPE_CHECKING:
     from sipml_core.experiment import Experiment
     from sipml_core.plugin import Registry
+    from sipml_core.store import ResultStore
 
 #: Columns where there is no terminal and COLUMNS says nothing: wide enough for the tables.
 NO_TERMINAL = 160
@@ -33,20 +34,28 @@ def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How a search is run, which changes nothing about its result."""
+def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where earlier results are looked up, and those of this command kept."""
     for decorate in (
-        click.option("--no-cache", is_flag=True, help="Neither use nor keep earlier answers."),
         click.option(
-            "--cache", type=click.Path(path_type=Path),
-            help="Folder of earlier answers; default sipml in the user's cache folder.",
+            "--no-store", "--no-cache", "no_store", is_flag=True,
+            help="Neither use nor keep earlier results.",
         ),
         click.option(
-            "--jobs", type=click.IntRange(min=1), help="Processes; default one for each CPU. Same result."
+            "--store", "--cache", "store", type=click.Path(path_type=Path), metavar="FOLDER",
+            help="Folder of earlier results; default sipml in the user's cache folder.",
         ),
     ):  # fmt: skip
         command = decorate(command)
     return command
+
+
+def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How a search is run, which changes nothing about its result."""
+    jobs = click.option(
+        "--jobs", type=click.IntRange(min=1), help="Processes; default one for each CPU. Same result."
+    )
+    return jobs(store_options(command))
 
 
 def opened(file: Path, overrides: tuple[str, ...], seed: int | None) -> tuple[Registry, Experiment]:
@@ -76,11 +85,15 @@ def warn(problems: list[str]) -> None:
         click.echo(f"sipml: warning: {problem}", err=True)
 
 
-def cache_folder(cache: Path | None, no_cache: bool) -> Path | None:
-    """Return where answers are kept; None: nowhere."""
-    from sipml_core.searching import default_cache_folder
+def store_in(folder: Path | None, no_store: bool) -> ResultStore:
+    """Return where results are kept, perhaps nowhere; `ConfigError` if `folder` cannot be written."""
+    from sipml_core.store import ResultStore, usable_store
 
-    return None if no_cache else cache or default_cache_folder()
+    if no_store:
+        return ResultStore(None)
+    store, problem = usable_store(folder)
+    warn([problem] if problem else [])
+    return store
 
 
 def console() -> Any:

@@ -12,7 +12,6 @@ from typing import Any
 import click
 
 from sipml_core import __version__
-from sipml_core.cli.cache_command import cache
 from sipml_core.cli.circuits_command import circuits
 from sipml_core.cli.interrupts import interrupts_noticed
 from sipml_core.cli.keeping import left_behind
@@ -21,6 +20,7 @@ from sipml_core.cli.plugins_command import plugins
 from sipml_core.cli.reproduce_command import reproduce
 from sipml_core.cli.run_command import run, validate
 from sipml_core.cli.search_command import explain, search
+from sipml_core.cli.store_command import store
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlError
 
 #: Exit status: nothing could be started / what was started did not end / 128 + SIGINT, as shells have it.
@@ -82,6 +82,6 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, reproduce, circuits, plugins, cache, new_experiment, new_plugin,
+    run, validate, search, explain, reproduce, circuits, plugins, store, new_experiment, new_plugin,
 ):  # fmt: skip
     main.add_command(command)

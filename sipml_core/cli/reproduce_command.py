@@ -8,11 +8,11 @@ from pathlib import Path
 import click
 
 from sipml_core.cli.asking import (
-    cache_folder,
     console,
     plugins_with_warnings,
     say,
     search_options,
+    store_in,
     wrote,
 )
 from sipml_core.cli.keeping import computing, now_left
@@ -30,8 +30,8 @@ def reproduce(
     studies: tuple[str, ...],
     quick: bool,
     jobs: int | None,
-    cache: Path | None,
-    no_cache: bool,
+    store: Path | None,
+    no_store: bool,
     out: Path | None,
     picture: bool,
 ) -> None:
@@ -47,17 +47,16 @@ def reproduce(
     """
     from sipml_core.report import finding_tables, new_figure, reproduction_footnotes, write_finding
     from sipml_core.reproduce import carry_out, study_names
-    from sipml_core.searching import AnswerCache
 
     names = study_names() if not studies or "all" in studies else list(dict.fromkeys(studies))
     folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")
     if picture:
         new_figure(1, 1)
-    answers_in = cache_folder(cache, no_cache)
-    with computing(folder, answers_in) as progress:
+    kept = store_in(store, no_store)
+    with computing(folder, kept.folder) as progress:
         findings = carry_out(
             names, plugins_with_warnings(), quick=quick, jobs=jobs or os.cpu_count() or 1,
-            cache=AnswerCache(answers_in), progress=progress,
+            store=kept, progress=progress,
         )  # fmt: skip
         files = [path for finding in findings for path in write_finding(finding, folder, picture)]
         now_left(f"; results are in {folder}")

@@ -8,12 +8,12 @@ from pathlib import Path
 import click
 
 from sipml_core.cli.asking import (
-    cache_folder,
     console,
     experiment_options,
     opened,
     say,
     search_options,
+    store_in,
     wrote,
 )
 from sipml_core.cli.keeping import computing, now_left
@@ -31,8 +31,8 @@ def search(
     overrides: tuple[str, ...],
     seed: int | None,
     jobs: int | None,
-    cache: Path | None,
-    no_cache: bool,
+    store: Path | None,
+    no_store: bool,
     top: int | None,
     everything: bool,
     details: bool,
@@ -55,17 +55,16 @@ def search(
         winners_tables,
         write_search,
     )
-    from sipml_core.searching import AnswerCache
     from sipml_core.searching import search as search_experiments
 
     if top is not None:
         overrides = (*overrides, f"workload.search.top={top}")
     _, experiment = opened(file, overrides, seed)
     folder = out or Path("results") / experiment.title
-    answers_in = cache_folder(cache, no_cache)
-    with computing(folder, answers_in) as progress:
+    kept = store_in(store, no_store)
+    with computing(folder, kept.folder) as progress:
         (result,) = search_experiments(
-            [experiment], jobs=jobs or os.cpu_count() or 1, cache=AnswerCache(answers_in), progress=progress
+            [experiment], jobs=jobs or os.cpu_count() or 1, store=kept, progress=progress
         )
         files = write_search(result, folder)
         now_left(f"; results are in {folder}")

@@ -11,7 +11,8 @@ from sipml_core.errors import ConfigError
 from sipml_core.model import Progress
 from sipml_core.plugin import Registry
 from sipml_core.reproduce.study import Claim, Point, Series, Study, read_study
-from sipml_core.searching import AnswerCache, SearchResult, SearchRow, search
+from sipml_core.searching import SearchResult, SearchRow, search
+from sipml_core.store import ResultStore
 
 
 def _column(doc: str, unit: str = "") -> Any:
@@ -88,7 +89,7 @@ def carry_out(
     *,
     quick: bool,
     jobs: int,
-    cache: AnswerCache,
+    store: ResultStore,
     progress: Progress,
 ) -> list[Finding]:
     """Run the studies named, all their experiments in one search.
@@ -106,7 +107,7 @@ def carry_out(
         for owner, source in sources.items()
         for point, experiment in source.experiments(registry, quick)
     ]
-    found = search([experiment for *_, experiment in asked], jobs=jobs, cache=cache, progress=progress)
+    found = search([experiment for *_, experiment in asked], jobs=jobs, store=store, progress=progress)
     results: dict[str, list[tuple[Point, SearchResult]]] = {owner: [] for owner in sources}
     for (owner, point, _), result in zip(asked, found, strict=True):
         results[owner].append((point, result))

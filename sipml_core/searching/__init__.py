@@ -1,11 +1,28 @@
-"""The plan with the least time to accuracy, by estimate and simulation, in several processes.
+"""The plan with the least time to accuracy, by estimate and simulation, wherever an executor does the work.
 
 In: experiments. Out: a `SearchResult` each.
-Imports `cases` and what is below it.
+Imports `cases`, `store`, `executing` and what is below them.
 """
 
-from sipml_core.searching.cache import AnswerCache, default_cache_folder
+from sipml_core.searching.answering import Answers, Asked
 from sipml_core.searching.searching import search
-from sipml_core.searching.searchresult import SearchResult, SearchRow
+from sipml_core.searching.searchresult import TIGHT_MEMORY, SearchResult, SearchRow
+from sipml_core.searching.workers import (
+    SIMULATION,
+    Trial,
+    WorkerPool,
+    identity_here,
+)
 
-__all__ = ["AnswerCache", "SearchResult", "SearchRow", "default_cache_folder", "search"]
+__all__ = [
+    "SIMULATION",
+    "TIGHT_MEMORY",
+    "Answers",
+    "Asked",
+    "SearchResult",
+    "SearchRow",
+    "Trial",
+    "WorkerPool",
+    "identity_here",
+    "search",
+]

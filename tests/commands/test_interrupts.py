@@ -124,7 +124,7 @@ def test_search_says_what_the_cache_kept(interrupted, tmp_path):
         begun=lambda: any(cache.rglob("*.json")), after_s=0.0,
     )  # fmt: skip
     assert stderr == (
-        f"sipml: interrupted; nothing was written to {out}; any answers so far are kept in {cache}: "
+        f"sipml: interrupted; nothing was written to {out}; any results so far are kept in {cache}: "
         "the same command goes on from them\n"
     )
     assert status == 130

@@ -171,7 +171,7 @@ def test_a_frame_has_a_row_for_each_case(file):
 
 def test_search_takes_a_path_and_keeps_answers_where_it_is_told(file, tmp_path):
     found = sipml.search(
-        file, set={"workload.search": {"mp": [2], "global_batches": [8]}}, cache=tmp_path / "c"
+        file, set={"workload.search": {"mp": [2], "global_batches": [8]}}, store=tmp_path / "c"
     )
     assert {case.topology for case in found.best} == {"elect-flat", "sip-ring"}
     assert list((tmp_path / "c").rglob("*.json"))

@@ -13,7 +13,7 @@ from sipml_core.report.reproduction import draw, finding_tables, verdict_table, 
 from sipml_core.reproduce import numbers as numbers_module
 from sipml_core.reproduce.numbers import carry_out
 from sipml_core.reproduce.study import Claim, Point, Series, Study, read_study, study_names
-from sipml_core.searching.cache import AnswerCache
+from sipml_core.store import ResultStore
 
 
 def test_all_studies_of_the_paper_are_there():
@@ -118,7 +118,7 @@ def carried_out(registry, monkeypatch, study, quick=False):
         registry,
         quick=quick,
         jobs=1,
-        cache=AnswerCache(None),
+        store=ResultStore(None),
         progress=SILENT,
     )[0]
 

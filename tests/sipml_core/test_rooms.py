@@ -14,6 +14,7 @@ ROOT = Path(sipml_core.__file__).parent
 BASE = {"errors", "fields", "model"}
 CONTRACT = {*BASE, "plugin"}
 STEPS = {*CONTRACT, "experiment", "partition", "placement", "lowering", "engine", "scheduling"}
+SEARCHED = {*STEPS, "cases", "store", "executing"}
 MAY_IMPORT = {
     "errors": set(),
     "fields": {"errors"},
@@ -30,15 +31,18 @@ MAY_IMPORT = {
     "estimators": {*CONTRACT, "engine"},
     "scheduling": {*CONTRACT, "engine"},
     "cases": STEPS,
-    "searching": {*STEPS, "cases"},
-    "reproduce": {*STEPS, "cases", "searching"},
-    "report": {*STEPS, "cases", "searching", "reproduce"},
+    "store": {*STEPS, "cases"},
+    "executing": CONTRACT,
+    "searching": SEARCHED,
+    "sweeping": {*SEARCHED, "searching"},
+    "reproduce": {*SEARCHED, "searching", "sweeping"},
+    "report": {*SEARCHED, "searching", "sweeping", "reproduce"},
     "templates": CONTRACT,
     "bundled": {*CONTRACT, "workloads", "gpus", "placement", "estimators", "collectives"},
     "testing": {*STEPS, "workloads", "gpus", "cases"},
-    "cli": {*STEPS, "cases", "searching", "reproduce", "report", "templates"},
+    "cli": {*SEARCHED, "searching", "sweeping", "reproduce", "report", "templates"},
     "__main__": {"cli"},
-    "frontdoor": {*STEPS, "cases", "searching"},
+    "frontdoor": {*SEARCHED, "searching", "sweeping"},
     "__init__": {"frontdoor"},
 }
 

@@ -1,15 +1,12 @@
-"""Answers kept between runs, under a hash of everything they depend on."""
+"""Hashes of all that a result depends on: options, contents of files, and the code itself."""
 
 from __future__ import annotations
 
-import contextlib
 import hashlib
 import importlib.metadata
 import importlib.util
 import json
-import os
 import sys
-import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from functools import cache
 from pathlib import Path
@@ -18,92 +15,11 @@ from typing import Any
 import attrs
 
 from sipml_core.cases import Candidate, package_versions
-from sipml_core.errors import ConfigError
-from sipml_core.experiment import Experiment, Interconnect
+from sipml_core.experiment import Experiment, Interconnect, components_of, files_of
 from sipml_core.plugin import Component
-
-Answer = dict[str, Any]
-
-#: A cache is trimmed to half of this when it has grown beyond it: some 200 000 answers. [bytes]
-MOST_BYTES = 500_000_000
 
 #: Files whose content decides what a package computes.
 _CODE = (".py", ".so", ".pyd", ".csv")
-
-
-@attrs.frozen
-class AnswerCache:
-    """A folder of JSON files, one for each question; None: nothing is kept."""
-
-    folder: Path | None
-
-    def get(self, key: str) -> Answer | None:
-        """The answer, if there is one; a damaged file counts as none."""
-        if self.folder is None:
-            return None
-        try:
-            answer = json.loads(self._path(key).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return None
-        return answer if isinstance(answer, dict) else None
-
-    def put(self, key: str, answer: Answer) -> None:
-        """Keep an answer; at every moment the file is whole or not there."""
-        if self.folder is None:
-            return
-        path = self._path(key)
-        temporary = ""
-        try:
-            path.parent.mkdir(parents=True, exist_ok=True)
-            handle, temporary = tempfile.mkstemp(dir=path.parent, prefix=".answer-")
-            with os.fdopen(handle, "w", encoding="utf-8") as file:
-                json.dump(answer, file)
-            os.replace(temporary, path)
-        except OSError as error:
-            with contextlib.suppress(OSError):
-                os.unlink(temporary)
-            raise ConfigError(
-                f"cannot write to the cache {self.folder}: {error.strerror}; "
-                "choose another with --cache, or --no-cache"
-            ) from None
-
-    def contents(self) -> tuple[int, int]:
-        """Return how many answers are kept, and their size. [bytes]"""
-        sizes = [path.stat().st_size for path in self._files()]
-        return len(sizes), sum(sizes)
-
-    def clear(self) -> None:
-        """Remove all answers."""
-        for path in self._files():
-            path.unlink(missing_ok=True)
-
-    def _files(self) -> list[Path]:
-        return [] if self.folder is None else sorted(self.folder.glob("??/*.json"))
-
-    def trim(self) -> None:
-        """Remove the answers that were used least lately, where there are too many."""
-        if self.folder is None:
-            return
-        with contextlib.suppress(OSError):
-            files = [(path.stat(), path) for path in self.folder.glob("??/*.json")]
-            total = sum(status.st_size for status, _ in files)
-            if total <= MOST_BYTES:
-                return
-            for status, path in sorted(files, key=lambda file: file[0].st_atime):
-                path.unlink(missing_ok=True)
-                total -= status.st_size
-                if total <= MOST_BYTES / 2:
-                    return
-
-    def _path(self, key: str) -> Path:
-        assert self.folder is not None
-        return self.folder / key[:2] / f"{key[2:]}.json"
-
-
-def default_cache_folder() -> Path:
-    """Where answers are kept unless --cache says otherwise."""
-    base = os.environ.get("XDG_CACHE_HOME")
-    return (Path(base) if base else Path.home() / ".cache") / "sipml"
 
 
 @attrs.frozen
@@ -122,9 +38,7 @@ def trial_keys(kind: str, experiment: Experiment, candidate: Candidate, intercon
     graph_components = [experiment.gpu, job.workload, job.placer, *job.exchanges, *job.all_reduces]
     control = (interconnect.scheduler, interconnect.estimator)
     own_components = [interconnect.topology, *(component for component in control if component)]
-    packages = {
-        type(component).__module__.split(".")[0] for component in (*graph_components, *own_components)
-    }
+    packages = {package_of(component) for component in (*graph_components, *own_components)}
     graph = _hash(
         {
             "components": [_identity(component) for component in graph_components],
@@ -150,9 +64,13 @@ def _hash(value: Any) -> str:
 
 
 def _identity(component: Component) -> dict[str, Any]:
+    """The class and options of a component; files that options name count by content, wherever they lie."""
     options = (
         attrs.asdict(component.options) if attrs.has(type(component.options)) else repr(component.options)
     )
+    declared = {name: f"{Path(name).name} {_file_hash(Path(name))}" for name in files_of(component)}
+    if isinstance(options, dict):
+        options = {key: declared.get(v, v) if isinstance(v, str) else v for key, v in options.items()}
     return {
         "class": f"{type(component).__module__}.{type(component).__qualname__}",
         "options": options,
@@ -195,11 +113,41 @@ def code_fingerprint(packages: tuple[str, ...]) -> str:
     return digest.hexdigest()
 
 
+def code_of(experiments: Iterable[Experiment]) -> tuple[str, ...]:
+    """Return the packages whose code the experiments run, as `code_fingerprint` takes them."""
+    components = (component for experiment in experiments for component in components_of(experiment))
+    return tuple(sorted({package_of(component) for component in components}))
+
+
+def package_of(component: Component) -> str:
+    """Return the top-level package that a component's class lies in."""
+    return type(component).__module__.partition(".")[0]
+
+
 def _siblings(packages: Iterable[str]) -> set[str]:
     """Top-level packages that came with any of these: a plugin may import them."""
-    owners = importlib.metadata.packages_distributions()
-    mine = {name for package in packages for name in owners.get(package, ())}
-    return {package for package, names in owners.items() if mine.intersection(names)}
+    wanted = {*packages, "sipml_core"}
+    found: set[str] = set()
+    for distribution in _plugin_distributions():
+        brought = set(_top_level(distribution))
+        if wanted & brought:
+            found |= brought
+    return found
+
+
+def _plugin_distributions() -> list[importlib.metadata.Distribution]:
+    """The distributions that bring plugins, each once."""
+    points = importlib.metadata.entry_points(group="sipml")
+    return list({point.dist.name: point.dist for point in points if point.dist}.values())
+
+
+def _top_level(distribution: importlib.metadata.Distribution) -> list[str]:
+    """The packages and modules that a distribution installs at top level."""
+    listed = distribution.read_text("top_level.txt")
+    if listed:
+        return listed.split()
+    parts = (file.parts[0] for file in distribution.files or () if file.suffix in _CODE)
+    return sorted({part.removesuffix(".py") for part in parts if not part.endswith(("-info", ".."))})
 
 
 def _code_files(package: str) -> list[Path]:
