@@ -9,7 +9,7 @@ from sipml_core.cases.candidates import Candidate, run_candidates, search_candid
 from sipml_core.cases.case import Case
 from sipml_core.cases.checking import check_experiment
 from sipml_core.cases.clock import Clock
-from sipml_core.cases.comparing import Attempt, Comparison, outcome_of
+from sipml_core.cases.comparing import Attempt, Comparison, comparisons, outcome_of
 from sipml_core.cases.compilation import CaseTraffic, case_traffic, compile_case
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
 from sipml_core.cases.planning import plan_circuits
@@ -34,6 +34,7 @@ __all__ = [
     "balanced_graph",
     "case_traffic",
     "check_experiment",
+    "comparisons",
     "compile_case",
     "goal_of",
     "hashes_of_files",

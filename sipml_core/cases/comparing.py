@@ -108,8 +108,19 @@ class Comparison:
         found = [attempt.found for attempt in self.attempts if attempt.found]
         return min(found, key=lambda each: each.row.measured_us) if found else None
 
-    def row(self) -> CaseResult:
-        """Return the row of the fastest attempt, or one that says why there is none."""
+    def best_attempt(self) -> Attempt:
+        """Return the fastest attempt; where none has run, the last one."""
+        best = self.best()
+        return next((each for each in self.attempts if best and each.found is best), self.attempts[-1])
+
+    def row(self, listed: str = "candidates.csv") -> CaseResult:
+        """Return the row of the fastest attempt, or one that says why there is none.
+
+        Parameters
+        ----------
+        listed
+            File that has a row for each attempt, for the note; empty: none has.
+        """
         best = self.best()
         if best is None:
             return self._unfit()
@@ -121,7 +132,8 @@ class Comparison:
         }
         unrun = [f"{count} of them {status}" for status, count in counts.items() if count]
         tried = ", ".join([f"fastest of {len(self.attempts)} (mp, dp) pairs", *unrun])
-        return attrs.evolve(best.row, notes=(*best.row.notes, f"{tried}; all are in candidates.csv"))
+        note = f"{tried}; all are in {listed}" if listed else tried
+        return attrs.evolve(best.row, notes=(*best.row.notes, note))
 
     def _unfit(self) -> CaseResult:
         ended = [attempt for attempt in self.attempts if attempt.status]

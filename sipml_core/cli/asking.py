@@ -10,6 +10,7 @@ import click
 
 if TYPE_CHECKING:
     from sipml_core.experiment import Experiment
+    from sipml_core.model import CaseResult
     from sipml_core.plugin import Registry
     from sipml_core.store import ResultStore
 
@@ -106,6 +107,20 @@ def console() -> Any:
         return Console(width=max(20, int(os.environ["COLUMNS"])))
     terminal = Console()
     return terminal if terminal.is_terminal else Console(width=NO_TERMINAL)
+
+
+def case_lines() -> Callable[[str, CaseResult], None]:
+    """Return what tells of each case that has ended, in a line on stderr; a terminal has a bar instead."""
+    import sys
+
+    if sys.stderr.isatty():
+        return lambda name, row: None
+
+    def told(name: str, row: CaseResult) -> None:
+        time = f"{row.iteration_us / 1e3:.4g} ms" if row.iteration_us is not None else row.reason
+        click.echo(f"{name}: {row.status}, {time}", err=True)
+
+    return told
 
 
 def say(line: str) -> None:

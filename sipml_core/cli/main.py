@@ -21,6 +21,7 @@ from sipml_core.cli.reproduce_command import reproduce
 from sipml_core.cli.run_command import run, validate
 from sipml_core.cli.search_command import explain, search
 from sipml_core.cli.store_command import store
+from sipml_core.cli.sweep_command import sweep
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlError
 
 #: Exit status: nothing could be started / what was started did not end / 128 + SIGINT, as shells have it.
@@ -82,6 +83,6 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, reproduce, circuits, plugins, store, new_experiment, new_plugin,
+    run, validate, search, explain, sweep, reproduce, circuits, plugins, store, new_experiment, new_plugin,
 ):  # fmt: skip
     main.add_command(command)

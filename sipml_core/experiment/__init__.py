@@ -17,7 +17,7 @@ from sipml_core.experiment.model import (
     divisors,
 )
 from sipml_core.experiment.opening import open_experiment
-from sipml_core.experiment.overrides import apply_overrides, apply_values
+from sipml_core.experiment.overrides import apply_overrides, apply_values, override_value
 from sipml_core.experiment.reading import read_experiment, read_interconnect, read_tables
 from sipml_core.experiment.resolving import components_of, files_of, resolved_tables
 from sipml_core.experiment.structure import structure
@@ -38,6 +38,7 @@ __all__ = [
     "divisors",
     "files_of",
     "open_experiment",
+    "override_value",
     "read_experiment",
     "read_interconnect",
     "read_tables",

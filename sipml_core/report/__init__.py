@@ -28,6 +28,7 @@ if TYPE_CHECKING:
         winners_tables,
         write_search,
     )
+    from sipml_core.report.sweepreport import sweep_footnotes, sweep_tables, write_sweep
     from sipml_core.report.tables import footnotes, result_tables
 
 #: What each file of the room gives to others.
@@ -70,6 +71,11 @@ _GIVES = {
         "winners_tables",
         "write_search",
     ),
+    "sweepreport": (
+        "sweep_footnotes",
+        "sweep_tables",
+        "write_sweep",
+    ),
     "tables": (
         "footnotes",
         "result_tables",
@@ -96,6 +102,8 @@ __all__ = [
     "search_tables",
     "strategy_tables",
     "summary_lines",
+    "sweep_footnotes",
+    "sweep_tables",
     "trace_lines",
     "winner_tables",
     "winners_tables",
@@ -103,6 +111,7 @@ __all__ = [
     "write_plan",
     "write_result",
     "write_search",
+    "write_sweep",
 ]
 
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,7 +14,8 @@ from rich.text import Text
 
 from sipml_core.report.plots import figure_bytes, new_figure
 from sipml_core.report.resultfiles import plain_row, to_csv, write_atomically
-from sipml_core.reproduce import Finding, Number, Verdict
+from sipml_core.reproduce import Finding, Verdict
+from sipml_core.sweeping import FigureTable, Number, Sweep
 
 #: Okabe and Ito 2008, colours that are told apart whatever one's colour vision; then marker, dashes.
 _STYLES = (
@@ -38,33 +39,40 @@ _AXES = {
 
 
 def draw(finding: Finding) -> Any:
-    """One column of panels for each workload, one row for each quantity."""
-    study, workloads = finding.study, list(dict.fromkeys(number.workload for number in finding.numbers))
-    rows, columns = len(study.y), len(workloads)
+    """The figure of a study."""
+    return draw_numbers(finding.study, finding.numbers)
+
+
+def draw_numbers(sweep: Sweep, numbers: Sequence[Number]) -> Any:
+    """One column of panels for each workload, one row for each quantity, as the sweep's [figure] asks."""
+    asked = sweep.figure or FigureTable()
+    workloads = list(dict.fromkeys(number.workload for number in numbers))
+    rows, columns = len(asked.y), len(workloads)
     figure = new_figure(1.2 + 3.6 * columns, 0.9 + 2.7 * rows)
     panels = figure.subplots(rows, columns, squeeze=False, sharex=True)
-    for row, quantity in enumerate(study.y):
+    for row, quantity in enumerate(asked.y):
         for column, workload in enumerate(workloads):
-            mine = [number for number in finding.numbers if number.workload == workload]
+            mine = [number for number in numbers if number.workload == workload]
             _draw_panel(panels[row][column], mine, quantity)
         panels[row][0].set_ylabel(_AXES[quantity])
     for column, workload in enumerate(workloads):
         panels[0][column].set_title(workload, fontsize=11)
-        panels[-1][column].set_xlabel(study.x)
+        panels[-1][column].set_xlabel(asked.x_label or sweep.x_key())
     handles = {
         line.get_label(): line for line in panels[0][0].get_lines() if not line.get_label().startswith("_")
     }
     figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)
-    figure.suptitle(f"{study.title}\n{_subtitle(finding)}", fontsize=11)
+    title = sweep.title if asked.title is None else asked.title
+    figure.suptitle(f"{title}\n{_subtitle(numbers)}", fontsize=11)
     return figure
 
 
-def _subtitle(finding: Finding) -> str:
-    gpus = sorted({number.gpus for number in finding.numbers})
+def _subtitle(numbers: Sequence[Number]) -> str:
+    gpus = sorted({number.gpus for number in numbers})
     parts = [f"{gpus[0]} GPUs" if len(gpus) == 1 else f"{gpus[0]} to {gpus[-1]} GPUs"]
-    if any(number.extrapolated for number in finding.numbers):
+    if any(number.extrapolated for number in numbers):
         parts.append("hollow: batch outside the measured convergence data")
-    if any(number.tight_memory for number in finding.numbers):
+    if any(number.tight_memory for number in numbers):
         parts.append("ringed: memory at the limit")
     return "; ".join(parts)
 
@@ -155,7 +163,7 @@ def write_finding(finding: Finding, folder: Path, picture: bool) -> list[Path]:
         contents[f"{finding.name}.csv"] = to_csv(rows, columns).encode()
         if picture:
             figure = draw(finding)
-            for kind in ("png", "svg"):
+            for kind in (finding.study.figure or FigureTable()).formats:
                 contents[f"{finding.name}.{kind}"] = figure_bytes(figure, kind)
     if finding.verdicts:
         columns = [field.name for field in attrs.fields(Verdict)]
@@ -176,7 +184,7 @@ def finding_tables(finding: Finding) -> Iterable[Table]:
         yield verdict_table(finding)
         return
     for workload in dict.fromkeys(number.workload for number in finding.numbers):
-        for quantity in finding.study.y:
+        for quantity in (finding.study.figure or FigureTable()).y:
             mine = [number for number in finding.numbers if number.workload == workload]
             yield _quantity_table(finding, workload, mine, quantity)
 
@@ -184,7 +192,7 @@ def finding_tables(finding: Finding) -> Iterable[Table]:
 def _quantity_table(finding: Finding, workload: str, numbers: list[Number], quantity: str) -> Table:
     """A row for each series; or for each point, where points have names."""
     table = Table(title=escape(f"{finding.name}, {workload}: {_AXES[quantity]}"), title_justify="left")
-    table.add_column(escape(finding.study.x))
+    table.add_column(escape(finding.study.figure.x_label if finding.study.figure else ""))
     points, series = _points(numbers), dict.fromkeys(number.series for number in numbers)
     cells = {(n.series, n.x): _cell(n, quantity) for n in numbers}
     if any(number.label for number in numbers):

@@ -4,14 +4,14 @@ In: experiments. Out: a `SearchResult` each.
 Imports `cases`, `store`, `executing` and what is below them.
 """
 
-from sipml_core.searching.answering import Answers, Asked
+from sipml_core.searching.answering import Answers, Asked, simulation_key
 from sipml_core.searching.searching import search
 from sipml_core.searching.searchresult import TIGHT_MEMORY, SearchResult, SearchRow
 from sipml_core.searching.workers import (
     SIMULATION,
     Trial,
     WorkerPool,
-    identity_here,
+    probe_of,
 )
 
 __all__ = [
@@ -23,6 +23,7 @@ __all__ = [
     "SearchRow",
     "Trial",
     "WorkerPool",
-    "identity_here",
+    "probe_of",
     "search",
+    "simulation_key",
 ]

@@ -7,8 +7,10 @@ from collections.abc import Callable, Iterable, Sequence
 
 import attrs
 
+from sipml_core.cases import Candidate
+from sipml_core.experiment import Experiment, Interconnect
 from sipml_core.model import SILENT, Progress
-from sipml_core.searching.workers import Trial, TrialBatch, WorkerPool, complete
+from sipml_core.searching.workers import SIMULATION, Trial, TrialBatch, WorkerPool, complete
 from sipml_core.store import Answer, Keys, Record, ResultStore, trial_keys
 
 Answers = dict[Trial, Answer]
@@ -100,3 +102,8 @@ def _batches(kind: str, trials: Iterable[Trial], keys: dict[Trial, Keys], most: 
         for group in together.values()
         for part in (group[first : first + most] for first in range(0, len(group), most))
     ]
+
+
+def simulation_key(experiment: Experiment, candidate: Candidate, interconnect: Interconnect) -> str:
+    """Return the key under which the store has the simulation of a candidate."""
+    return trial_keys(SIMULATION, experiment, candidate, interconnect).answer

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 import attrs
 
@@ -40,7 +41,7 @@ def search(
     store
         Where answers are looked up and kept; None: nowhere.
     executor
-        Where candidates are tried; None: in `jobs` processes.
+        Where candidates are tried, open already; None: in `jobs` processes.
     retry_failed
         Ask again for what the store says cannot be.
 
@@ -51,7 +52,7 @@ def search(
     """
     kept = store or ResultStore(None)
     trim(kept)
-    with executor or executor_for(jobs=jobs) as workers:
+    with nullcontext(executor) if executor else executor_for(jobs=jobs) as workers:
         pool = WorkerPool(experiments, workers)
         asked = Asked(pool=pool, store=kept, progress=progress, retry_failed=retry_failed)
         trials = list(_trials(pool, experiments))

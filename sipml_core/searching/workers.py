@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from functools import lru_cache
+from functools import lru_cache, partial
 from pathlib import Path
 from typing import Any
 
@@ -26,7 +26,7 @@ from sipml_core.errors import ConfigError, LimitError, SipmlError
 from sipml_core.executing import Executor, refuse_stranger
 from sipml_core.experiment import Experiment, Interconnect, Job, read_experiment, resolved_tables
 from sipml_core.model import CaseResult
-from sipml_core.plugin import load
+from sipml_core.plugin import Registry, load
 from sipml_core.searching.estimate import Estimate, estimate
 from sipml_core.store import Answer, Record, ResultStore, code_fingerprint, code_of
 
@@ -210,6 +210,12 @@ def identity_here(packages: tuple[str, ...]) -> dict[str, str]:
     }
 
 
+def probe_of(registry: Registry) -> Callable[[], dict[str, str]]:
+    """Return what asks another machine who it is: its version, and the code of all that is installed here."""
+    classes = (entry.component for role in registry.entries.values() for entry in role.values())
+    return partial(identity_here, tuple(sorted({each.__module__.partition(".")[0] for each in classes})))
+
+
 def perform(sent: Sent) -> list[Answer]:
     """Return the answers to a batch, in whatever process this runs.
 
@@ -241,5 +247,5 @@ def _experiment(tables: str) -> Experiment:
 
 
 @lru_cache(maxsize=1)
-def _registry() -> Any:
+def _registry() -> Registry:
     return load()

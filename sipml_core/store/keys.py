@@ -32,31 +32,39 @@ class Keys:
     answer: str
 
 
+#: Fields that decide nothing about a case: what it is called, which others there are, and what stands in
+#: the candidate.
+_NAMES = {"title", "label", "baseline", "jobs", "interconnects", "table", "search", "placers", "cluster"}
+
+
 def trial_keys(kind: str, experiment: Experiment, candidate: Candidate, interconnect: Interconnect) -> Keys:
-    """The keys of one question, "estimate" or "simulation"."""
-    job = candidate.job
-    graph_components = [experiment.gpu, job.workload, job.placer, *job.exchanges, *job.all_reduces]
-    control = (interconnect.scheduler, interconnect.estimator)
-    own_components = [interconnect.topology, *(component for component in control if component)]
-    packages = {package_of(component) for component in (*graph_components, *own_components)}
+    """Return the keys of one question, "estimate" or "simulation"."""
     graph = _hash(
         {
-            "components": [_identity(component) for component in graph_components],
-            "precision": experiment.precision,
-            "seed": experiment.seed,
-            "engine": attrs.asdict(experiment.engine),
+            **_parts(experiment),
+            **_parts(candidate.job),
             "cluster": attrs.asdict(interconnect.cluster),
             "strategy": attrs.asdict(candidate.plan) if candidate.plan else candidate.refusal,
             "layout": candidate.layout,
         }
     )
-    answer = {
-        "kind": kind,
-        "graph": graph,
-        "code": code_fingerprint(tuple(sorted(packages))),
-        "components": [_identity(component) for component in own_components],
-    }
+    one = attrs.evolve(experiment, jobs=(candidate.job,), interconnects=(interconnect,))
+    answer = {"kind": kind, "graph": graph, "code": code_fingerprint(code_of([one])), **_parts(interconnect)}
     return Keys(graph, _hash(answer))
+
+
+def _parts(model: Any) -> dict[str, Any]:
+    """Return the fields of an experiment, a job or an interconnect that decide something, as plain values."""
+    fields = (field.name for field in attrs.fields(type(model)) if field.name not in _NAMES)
+    return {name: _plain(getattr(model, name)) for name in fields}
+
+
+def _plain(value: Any) -> Any:
+    if isinstance(value, Component):
+        return _identity(value)
+    if isinstance(value, tuple):
+        return [_plain(item) for item in value]
+    return attrs.asdict(value) if attrs.has(type(value)) else value
 
 
 def _hash(value: Any) -> str:
