@@ -156,6 +156,20 @@ class ExperimentRun:
         assert attempt.case is not None
         attempt.variants = compiled_variants(attempt.case, self._reuse)
 
+    def settled_by(self, work: Callable[[], object]) -> None:
+        """Let somebody else settle the attempts of `comparisons`, until the wall-clock limit.
+
+        Raises
+        ------
+        ConfigError
+            As `go`.
+        """
+        try:
+            with self._clock.bounding():
+                work()
+        except LimitError as error:
+            self._end_all(error)
+
     def _end_all(self, error: LimitError) -> None:
         """The limit is reached: whatever has not run is unfinished."""
         for comparison in self.comparisons:

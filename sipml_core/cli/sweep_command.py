@@ -74,10 +74,9 @@ def sweep(
         sweep_tables,
         write_sweep,
     )
-    from sipml_core.searching import probe_of
+    from sipml_core.searching import Unfinished, probe_of
     from sipml_core.sweeping import (
         DEFAULT_LIMIT,
-        Unfinished,
         carry_out_sweep,
         file_name,
         read_sweep,

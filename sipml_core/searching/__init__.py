@@ -4,25 +4,18 @@ In: experiments. Out: a `SearchResult` each.
 Imports `cases`, `store`, `executing` and what is below them.
 """
 
-from sipml_core.searching.answering import Answers, Asked, simulation_key
+from sipml_core.searching.answering import simulation_key
+from sipml_core.searching.caseruns import CaseRuns, Unfinished
 from sipml_core.searching.searching import search
 from sipml_core.searching.searchresult import TIGHT_MEMORY, SearchResult, SearchRow
-from sipml_core.searching.workers import (
-    SIMULATION,
-    Trial,
-    WorkerPool,
-    probe_of,
-)
+from sipml_core.searching.workers import probe_of
 
 __all__ = [
-    "SIMULATION",
     "TIGHT_MEMORY",
-    "Answers",
-    "Asked",
+    "CaseRuns",
     "SearchResult",
     "SearchRow",
-    "Trial",
-    "WorkerPool",
+    "Unfinished",
     "probe_of",
     "search",
     "simulation_key",

@@ -5,12 +5,14 @@ Imports `cases` and what is below it.
 """
 
 from sipml_core.store.contents import Contents, prune, store_contents, trim
+from sipml_core.store.earlier import EarlierRuns
 from sipml_core.store.keys import Keys, code_fingerprint, code_of, trial_keys
 from sipml_core.store.resultstore import Answer, Record, ResultStore, default_store_folder, usable_store
 
 __all__ = [
     "Answer",
     "Contents",
+    "EarlierRuns",
     "Keys",
     "Record",
     "ResultStore",

@@ -16,7 +16,7 @@ from sipml_core.sweeping.sweepfile import (
     with_axes,
 )
 from sipml_core.sweeping.sweepresult import SweepResult, SweepRow
-from sipml_core.sweeping.sweepruns import DEFAULT_LIMIT, Unfinished, carry_out_sweep
+from sipml_core.sweeping.sweepruns import DEFAULT_LIMIT, carry_out_sweep
 
 __all__ = [
     "DEFAULT_LIMIT",
@@ -29,7 +29,6 @@ __all__ = [
     "SweepPoint",
     "SweepResult",
     "SweepRow",
-    "Unfinished",
     "carry_out_sweep",
     "file_name",
     "number_of",

@@ -17,16 +17,14 @@ from sipml_core.experiment import Experiment, Interconnect, Job, resolved_tables
 from sipml_core.model import SILENT, CaseResult, Progress
 from sipml_core.plugin import Registry
 from sipml_core.searching import (
-    SIMULATION,
-    Asked,
+    CaseRuns,
     SearchResult,
     SearchRow,
-    Trial,
-    WorkerPool,
+    Unfinished,
     search,
     simulation_key,
 )
-from sipml_core.store import Answer, ResultStore
+from sipml_core.store import ResultStore
 from sipml_core.sweeping.points import SweepPoint
 from sipml_core.sweeping.seriesrows import Series, series_row
 from sipml_core.sweeping.sweepfile import Sweep
@@ -37,14 +35,6 @@ DEFAULT_LIMIT = 10_000
 
 #: ended(name of a run, its row), when it is known.
 Ended = Callable[[str, CaseResult], None]
-
-
-@attrs.frozen
-class Unfinished:
-    """A shard has done its part; runs of others are not in the store yet."""
-
-    known: int
-    of: int
 
 
 class MissingError(SipmlError):
@@ -119,11 +109,17 @@ def carry_out_sweep(
                 for row in search_rows(sweep, point, experiment, result)
             ]
         else:
-            ran = _Runs(sweep, asked, executor, store, progress, ended)
-            unfinished = ran.go(shard, retry_failed)
+            ran = [_comparisons(point, experiment) for point, experiment in asked]
+
+            def told(number: int, comparison: Comparison, row: CaseResult) -> None:
+                ended(", ".join(filter(None, (comparison.name, asked[number][0].about))), row)
+
+            experiments = [experiment for _, experiment in asked]
+            cases = CaseRuns(experiments, ran, executor, store, progress=progress, ended=told)
+            unfinished = cases.go(shard, retry_failed)
             if unfinished is not None:
                 return unfinished
-            rows = list(ran.rows())
+            rows = list(_run_rows(sweep, asked, ran))
     return SweepResult(sweep=sweep, rows=tuple(rows))
 
 
@@ -133,79 +129,22 @@ def _too_many(count: int, limit: int) -> ConfigError:
     )
 
 
-class _Runs:
-    """The runs of a sweep that simulates the plans of its experiments."""
-
-    def __init__(
-        self,
-        sweep: Sweep,
-        asked: Sequence[tuple[SweepPoint, Experiment]],
-        executor: Executor,
-        store: ResultStore,
-        progress: Progress,
-        ended: Ended,
-    ) -> None:
-        self.sweep = sweep
-        self.asked = asked
-        self.ended = ended
-        self.comparisons = [_comparisons(point, experiment) for point, experiment in asked]
-        self.pool = WorkerPool([experiment for _, experiment in asked], executor, tried="run")
-        self.ask = Asked(pool=self.pool, store=store, progress=progress, answered=self._settle)
-
-    def go(self, shard: Shard | None, retry_failed: bool) -> Unfinished | None:
-        """Have everything answered, or the part of a shard; None: all answers are there."""
-        trials = list(self._trials())
-        first = attrs.evolve(self.ask, retry_failed=retry_failed)
-        if shard is None:
-            first.all(SIMULATION, trials, apart=True)
-            return None
-        keys = {trial: self.ask.keys(SIMULATION, trial) for trial in trials}
-        # One trial for each key, in order: every shard divides the same list.
-        one_of = {key.answer: trial for trial, key in reversed(keys.items())}
-        mine = shard.part(list(dict.fromkeys(one_of[key.answer] for key in keys.values())))
-        attrs.evolve(first, answered=lambda trial, answer: None).all(SIMULATION, mine, apart=True)
-        known, missing = self.ask.look_up(SIMULATION, keys)
-        if missing:
-            return Unfinished(len(known), len(known) + len(missing))
-        self.ask.all(SIMULATION, trials)
-        return None
-
-    def _trials(self) -> Iterator[Trial]:
-        for number, (_, experiment) in enumerate(self.asked):
-            networks = len(experiment.interconnects)
-            for place, comparison in enumerate(self.comparisons[number]):
-                job, interconnect = divmod(place, networks)
-                for candidate, attempt in enumerate(comparison.attempts):
-                    if not attempt.ended:
-                        yield Trial(number, job, candidate, interconnect)
-
-    def _comparison(self, trial: Trial) -> Comparison:
-        networks = len(self.asked[trial.experiment][1].interconnects)
-        return self.comparisons[trial.experiment][trial.job * networks + trial.interconnect]
-
-    def _settle(self, trial: Trial, answer: Answer) -> None:
-        comparison = self._comparison(trial)
-        comparison.attempts[trial.candidate].settle(answer, comparison.interconnect)
-        if all(attempt.ended for attempt in comparison.attempts):
-            about = self.asked[trial.experiment][0].about
-            name = f"{comparison.name}, {about}" if about else comparison.name
-            self.ended(name, comparison.row(listed=""))
-
-    def rows(self) -> Iterator[SweepRow]:
-        """Yield the row of each run."""
-        for (point, experiment), ran in zip(self.asked, self.comparisons, strict=True):
-            results = with_speedups([each.row(listed="") for each in ran], experiment.baseline)
-            for comparison, result in zip(ran, results, strict=True):
-                best = comparison.best_attempt()
-                yield SweepRow(
-                    point=point,
-                    series=_series(self.sweep, point, result),
-                    result=result,
-                    options=options_of(experiment, comparison.job, comparison.interconnect),
-                    seed=experiment.seed,
-                    version=__version__,
-                    hash=simulation_key(experiment, best.candidate, comparison.interconnect),
-                )
+def _run_rows(
+    sweep: Sweep, asked: Sequence[tuple[SweepPoint, Experiment]], ran: Sequence[Sequence[Comparison]]
+) -> Iterator[SweepRow]:
+    """Yield the row of each run."""
+    for (point, experiment), cases in zip(asked, ran, strict=True):
+        results = with_speedups([each.row(listed="") for each in cases], experiment.baseline)
+        for comparison, result in zip(cases, results, strict=True):
+            yield SweepRow(
+                point=point,
+                series=_series(sweep, point, result),
+                result=result,
+                options=options_of(experiment, comparison.job, comparison.interconnect),
+                seed=experiment.seed,
+                version=__version__,
+                hash=simulation_key(experiment, comparison.best_attempt().candidate, comparison.interconnect),
+            )
 
 
 def _comparisons(point: SweepPoint, experiment: Experiment) -> list[Comparison]:

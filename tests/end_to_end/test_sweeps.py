@@ -17,9 +17,9 @@ from sipml_core.errors import ConfigError
 from sipml_core.executing import InThisProcess, Shard, WorkerProcesses
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.report.sweepreport import sweep_csv, write_sweep
-from sipml_core.searching import workers
+from sipml_core.searching import Unfinished, workers
 from sipml_core.store import ResultStore
-from sipml_core.sweeping import Unfinished, carry_out_sweep, read_sweep
+from sipml_core.sweeping import carry_out_sweep, read_sweep
 
 SMALL_GPT = {"name": "gpt", "layers": 1, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 500}
 TABLES = {
@@ -207,7 +207,9 @@ plan = { mp = 2, global_batch = 16 }
 """
 
 #: A tenth of a second each: circuits are planned again every few microseconds.
-SLOW = TOML.replace('{ name = "elect-flat" }', '{ name = "sip-ring", interval_us = 4, reconfiguration_us = 1 }')
+SLOW = TOML.replace(
+    '{ name = "elect-flat" }', '{ name = "sip-ring", interval_us = 4, reconfiguration_us = 1 }'
+)
 
 
 def test_a_killed_sweep_loses_only_what_was_running(tmp_path):
