@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import uuid
 from collections.abc import Callable, Sequence
+from itertools import islice
 from typing import Any
 
 from sipml_core.errors import ConfigError, SipmlError
@@ -86,7 +87,7 @@ class DaskCluster:
         running = as_completed(loop=self._client.loop)
 
         def hand_out(count: int) -> None:
-            for number, piece in (item for item, _ in zip(waiting, range(count), strict=False)):
+            for number, piece in islice(waiting, count):
                 future = self._client.submit(function, piece, key=f"sipml-{own}-{number}", pure=False)
                 number_of[future.key] = number
                 running.add(future)

@@ -9,6 +9,8 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
+    from sipml_core.report.comparison import compared, result_pairs
+    from sipml_core.report.comparisonreport import comparison_lines, comparison_tables
     from sipml_core.report.components import (
         component_page,
         components_table,
@@ -38,6 +40,14 @@ _GIVES = {
         "plan_table",
         "summary_lines",
         "write_plan",
+    ),
+    "comparison": (
+        "compared",
+        "result_pairs",
+    ),
+    "comparisonreport": (
+        "comparison_lines",
+        "comparison_tables",
     ),
     "components": (
         "default_batch",
@@ -85,6 +95,9 @@ _GIVES = {
 __all__ = [
     "SHOWN",
     "can_draw",
+    "compared",
+    "comparison_lines",
+    "comparison_tables",
     "component_page",
     "components_table",
     "default_batch",
@@ -97,6 +110,7 @@ __all__ = [
     "prepare_folder",
     "progress_bar",
     "reproduction_footnotes",
+    "result_pairs",
     "result_tables",
     "search_footnotes",
     "search_tables",
