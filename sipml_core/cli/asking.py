@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from sipml_core.executing import Executor
     from sipml_core.experiment import Experiment
     from sipml_core.model import CaseResult
     from sipml_core.plugin import Registry
@@ -53,10 +54,25 @@ def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
     """How a search is run, which changes nothing about its result."""
+    on = click.option(
+        "--on", metavar="PLACE",
+        help="Who does the work: dask://HOST:PORT, or slurm[:partition=NAME,timeout_min=60,...] in --jobs "
+        "jobs; default this machine.",
+    )  # fmt: skip
     jobs = click.option(
         "--jobs", type=click.IntRange(min=1), help="Processes; default one for each CPU. Same result."
     )
-    return jobs(store_options(command))
+    return jobs(on(store_options(command)))
+
+
+def executor_on(on: str | None, jobs: int | None, registry: Registry, folder: Path) -> Executor:
+    """Return who does the work of a command that writes to `folder`; `ConfigError` if it is not there."""
+    import os
+
+    from sipml_core.executing import executor_for
+    from sipml_core.searching import probe_of
+
+    return executor_for(on, jobs or os.cpu_count() or 1, probe=probe_of(registry), logs=folder / "jobs")
 
 
 def opened(file: Path, overrides: tuple[str, ...], seed: int | None) -> tuple[Registry, Experiment]:

@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
 from sipml_core.cli.asking import (
     console,
+    executor_on,
     plugins_with_warnings,
     say,
     search_options,
@@ -30,6 +30,7 @@ def reproduce(
     studies: tuple[str, ...],
     quick: bool,
     jobs: int | None,
+    on: str | None,
     store: Path | None,
     no_store: bool,
     out: Path | None,
@@ -53,11 +54,13 @@ def reproduce(
     if picture:
         new_figure(1, 1)
     kept = store_in(store, no_store)
+    registry = plugins_with_warnings()
+    executor = executor_on(on, jobs, registry, folder)
     with computing(folder, kept.folder) as progress:
-        findings = carry_out(
-            names, plugins_with_warnings(), quick=quick, jobs=jobs or os.cpu_count() or 1,
-            store=kept, progress=progress,
-        )  # fmt: skip
+        with executor:
+            findings = carry_out(
+                names, registry, quick=quick, executor=executor, store=kept, progress=progress
+            )
         files = [path for finding in findings for path in write_finding(finding, folder, picture)]
         now_left(f"; results are in {folder}")
     wrote(files)

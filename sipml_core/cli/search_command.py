@@ -2,13 +2,13 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
 from sipml_core.cli.asking import (
     console,
+    executor_on,
     experiment_options,
     opened,
     say,
@@ -31,6 +31,7 @@ def search(
     overrides: tuple[str, ...],
     seed: int | None,
     jobs: int | None,
+    on: str | None,
     store: Path | None,
     no_store: bool,
     top: int | None,
@@ -59,13 +60,13 @@ def search(
 
     if top is not None:
         overrides = (*overrides, f"workload.search.top={top}")
-    _, experiment = opened(file, overrides, seed)
+    registry, experiment = opened(file, overrides, seed)
     folder = out or Path("results") / experiment.title
     kept = store_in(store, no_store)
+    executor = executor_on(on, jobs, registry, folder)
     with computing(folder, kept.folder) as progress:
-        (result,) = search_experiments(
-            [experiment], jobs=jobs or os.cpu_count() or 1, store=kept, progress=progress
-        )
+        with executor:
+            (result,) = search_experiments([experiment], executor=executor, store=kept, progress=progress)
         files = write_search(result, folder)
         now_left(f"; results are in {folder}")
     wrote(files)

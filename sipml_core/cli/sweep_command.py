@@ -9,6 +9,7 @@ import click
 from sipml_core.cli.asking import (
     case_lines,
     console,
+    executor_on,
     plugins_with_warnings,
     say,
     search_options,
@@ -25,11 +26,6 @@ from sipml_core.cli.keeping import computing, now_left
 @click.option("--limit", type=click.IntRange(min=1), help="Runs at most; default 10000.")
 @click.option("--retry-failed", is_flag=True, help="Try again what the store says cannot run, or failed.")
 @click.option("--shard", metavar="K/N", help="Part K of N, for machines that share --store; 1/N to N/N.")
-@click.option(
-    "--on",
-    metavar="PLACE",
-    help="Who does the work: dask://HOST:PORT, or slurm[:partition=NAME,timeout_min=60,...] in --jobs jobs.",
-)
 @search_options
 @click.option(
     "--set",
@@ -64,9 +60,7 @@ def sweep(
       python -m sipml_core sweep examples/sweep.toml
       python -m sipml_core sweep quickstart.toml --set cluster.bandwidth_gbps='400 Gbps','800 Gbps'
     """
-    import os
-
-    from sipml_core.executing import Shard, executor_for
+    from sipml_core.executing import Shard
     from sipml_core.report import (
         can_draw,
         prepare_folder,
@@ -74,7 +68,7 @@ def sweep(
         sweep_tables,
         write_sweep,
     )
-    from sipml_core.searching import Unfinished, probe_of
+    from sipml_core.searching import Unfinished
     from sipml_core.sweeping import (
         DEFAULT_LIMIT,
         carry_out_sweep,
@@ -90,7 +84,7 @@ def sweep(
     registry = plugins_with_warnings()
     kept = store_in(store, no_store)
     prepare_folder(folder)
-    executor = executor_for(on, jobs or os.cpu_count() or 1, probe=probe_of(registry), logs=folder / "jobs")
+    executor = executor_on(on, jobs, registry, folder)
     with computing(folder, kept.folder) as progress:
         found = carry_out_sweep(
             asked, registry, executor, kept, quick=quick, limit=limit or DEFAULT_LIMIT, shard=part,

@@ -6,6 +6,7 @@ Imports `plugin` and what is below it; knows nothing of experiments.
 
 from sipml_core.executing.choosing import executor_for
 from sipml_core.executing.executors import (
+    DIED,
     Executor,
     InThisProcess,
     Probe,
@@ -15,6 +16,7 @@ from sipml_core.executing.executors import (
 from sipml_core.executing.shards import Shard
 
 __all__ = [
+    "DIED",
     "Executor",
     "InThisProcess",
     "Probe",

@@ -12,7 +12,7 @@ from itertools import islice
 from typing import Any
 
 from sipml_core.errors import ConfigError, SipmlError
-from sipml_core.executing.executors import Probe, Received, refuse_stranger
+from sipml_core.executing.executors import Lost, Probe, Received, refuse_stranger
 
 #: How long a scheduler, and then a first worker, is waited for. [s]
 PATIENCE_S = 10.0
@@ -77,7 +77,13 @@ class DaskCluster:
     def __exit__(self, kind: type[BaseException] | None, *_: object) -> None:
         self._client.close()
 
-    def each(self, function: Callable[[Any], Any], pieces: Sequence[Any], received: Received) -> None:
+    def each(
+        self,
+        function: Callable[[Any], Any],
+        pieces: Sequence[Any],
+        received: Received,
+        lost: Lost | None = None,
+    ) -> None:
         """As `Executor.each`."""
         from distributed import CancelledError, KilledWorker, as_completed
 
@@ -96,11 +102,17 @@ class DaskCluster:
         try:
             for future in running:
                 number = number_of.pop(future.key)
-                received(number, future.result())
+                try:
+                    value = future.result()
+                except KilledWorker:
+                    if lost is None:
+                        raise SipmlError(
+                            "workers of the Dask cluster ended before their work was done, as when memory "
+                            "runs out"
+                        ) from None
+                    lost(number)
+                else:
+                    received(number, value)
                 hand_out(1)
-        except KilledWorker:
-            raise SipmlError(
-                "workers of the Dask cluster ended before their work was done, as when memory runs out"
-            ) from None
         except (CancelledError, OSError) as error:
             raise SipmlError(f"the Dask scheduler at {self._at} has gone ({error})") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
@@ -14,8 +15,14 @@ from sipml_core.plugin import interrupts_blocked
 
 #: received(number of the piece, its value), as they come in.
 Received = Callable[[int, Any], None]
+#: lost(number of the piece): who worked at it ended before it was done.
+Lost = Callable[[int], None]
 #: Says what must be the same wherever work is done, such as the version of sipml, by what messages call it.
 Probe = Callable[[], Mapping[str, str]]
+
+
+#: What is said of a piece that is lost.
+DIED = "a worker process ended before its work was done, as when memory runs out; try --jobs 1"
 
 
 def refuse_stranger(wanted: Mapping[str, str], found: Mapping[str, str], who: str) -> None:
@@ -38,8 +45,19 @@ class Executor(Protocol):
     #: Whether those who work write their results to the store as well, should nobody wait for them.
     keeps: bool
 
-    def each(self, function: Callable[[Any], Any], pieces: Sequence[Any], received: Received) -> None:
+    def each(
+        self,
+        function: Callable[[Any], Any],
+        pieces: Sequence[Any],
+        received: Received,
+        lost: Lost | None = None,
+    ) -> None:
         """Call `function` with each piece, in any order, and tell each value.
+
+        Parameters
+        ----------
+        lost
+            Told of each piece whose worker ended before it was done; None: an error.
 
         Raises
         ------
@@ -57,8 +75,14 @@ class InThisProcess:
 
     workers, remote, keeps = 1, False, False
 
-    def each(self, function: Callable[[Any], Any], pieces: Sequence[Any], received: Received) -> None:
-        """As `Executor.each`."""
+    def each(
+        self,
+        function: Callable[[Any], Any],
+        pieces: Sequence[Any],
+        received: Received,
+        lost: Lost | None = None,
+    ) -> None:
+        """As `Executor.each`; were this process to end, nobody would be told."""
         for number, piece in enumerate(pieces):
             received(number, function(piece))
 
@@ -81,6 +105,8 @@ class WorkerProcesses:
         self.workers = workers
         self._pool: ProcessPoolExecutor | None = None
         self._processes: list[BaseProcess] = []
+        #: Pieces that processes work at, or soon will.
+        self._pending: dict[Future[Any], int] = {}
 
     def __enter__(self) -> WorkerProcesses:
         return self
@@ -92,26 +118,67 @@ class WorkerProcesses:
                     process.terminate()
             self._pool.shutdown(wait=True, cancel_futures=True)
 
-    def each(self, function: Callable[[Any], Any], pieces: Sequence[Any], received: Received) -> None:
+    def each(
+        self,
+        function: Callable[[Any], Any],
+        pieces: Sequence[Any],
+        received: Received,
+        lost: Lost | None = None,
+    ) -> None:
         """As `Executor.each`."""
-        try:
-            for number, value in self._values(function, pieces):
-                received(number, value)
-        except BrokenProcessPool:
-            raise SipmlError(
-                "a worker process ended before its work was done, as when memory runs out; try --jobs 1"
-            ) from None
+        waiting = deque(range(len(pieces)))
+        while waiting or self._pending:
+            try:
+                for number, value in self._values(function, pieces, waiting):
+                    received(number, value)
+            except BrokenProcessPool:
+                self._suspects(function, pieces, received, lost)
 
-    def _values(self, function: Callable[[Any], Any], pieces: Sequence[Any]) -> Iterator[tuple[int, Any]]:
+    def _values(
+        self, function: Callable[[Any], Any], pieces: Sequence[Any], waiting: deque[int]
+    ) -> Iterator[tuple[int, Any]]:
+        """Yield values as they come; at each moment `_pending` has what processes may be working at."""
+        while waiting or self._pending:
+            # No more than twice as many as there are processes: few are suspected where one of them dies.
+            others = active_children()
+            with interrupts_blocked():
+                while waiting and len(self._pending) < 2 * self.workers:
+                    number = waiting[0]
+                    self._pending[self._open().submit(function, pieces[number])] = number
+                    waiting.popleft()
+            self._processes += [child for child in active_children() if child not in others]
+            done, _ = wait(self._pending, return_when=FIRST_COMPLETED)
+            for future in done:
+                value = future.result()
+                yield self._pending.pop(future), value
+
+    def _open(self) -> ProcessPoolExecutor:
         if self._pool is None:
             self._pool = ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"))
-        pool, others = self._pool, active_children()
-        pending: dict[Future[Any], int] = {}
-        with interrupts_blocked():
-            for number, piece in enumerate(pieces):
-                pending[pool.submit(function, piece)] = number
-        self._processes += [child for child in active_children() if child not in others]
-        while pending:
-            done, _ = wait(pending, return_when=FIRST_COMPLETED)
-            for future in done:
-                yield pending.pop(future), future.result()
+        return self._pool
+
+    def _suspects(
+        self,
+        function: Callable[[Any], Any],
+        pieces: Sequence[Any],
+        received: Received,
+        lost: Lost | None,
+    ) -> None:
+        """Do what was being worked at when a process died again, one by one, to see which piece it was."""
+        suspects = sorted(self._pending.values())
+        self._pending.clear()
+        self._pool = None
+        if lost is None:
+            raise SipmlError(DIED) from None
+        for number in suspects:
+            alone = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+            others = active_children()
+            with interrupts_blocked():
+                future = alone.submit(function, pieces[number])
+            self._processes += [child for child in active_children() if child not in others]
+            try:
+                received(number, future.result())
+            except BrokenProcessPool:
+                lost(number)
+            finally:
+                alone.shutdown(wait=False, cancel_futures=True)

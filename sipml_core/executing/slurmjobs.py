@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sipml_core.errors import ConfigError, SipmlError, shown
-from sipml_core.executing.executors import Received
+from sipml_core.executing.executors import Lost, Received
 
 
 class SlurmJobs:
@@ -50,8 +50,14 @@ class SlurmJobs:
             for job in self._submitted:
                 job.cancel(check=False)
 
-    def each(self, function: Callable[[Any], Any], pieces: Sequence[Any], received: Received) -> None:
-        """As `Executor.each`."""
+    def each(
+        self,
+        function: Callable[[Any], Any],
+        pieces: Sequence[Any],
+        received: Received,
+        lost: Lost | None = None,
+    ) -> None:
+        """As `Executor.each`; a job that ends too early is an error: which piece ended it is not known."""
         from submitit.helpers import as_completed
 
         parts = [range(first, len(pieces), self.workers) for first in range(min(self.workers, len(pieces)))]

@@ -43,19 +43,20 @@ def sweep_tables(result: SweepResult, name: str) -> Iterable[Table]:
     table = Table(title=Text(result.sweep.title or name), title_justify="left")
     for key in axes:
         table.add_column(Text(key), justify="right", overflow="fold")
-    for column in ("workload", "series"):
+    for column in ("workload", "series" if result.sweep.series else "network"):
         table.add_column(column, overflow="fold")
     for column in ("plan", "iteration [ms]", "to goal [h]", "speed-up"):
         table.add_column(column, justify="right")
     for row in result.rows[:SHOWN_ROWS]:
-        table.add_row(*map(Text, _cells(row, axes)))
+        line = row.series if result.sweep.series else row.result.topology
+        table.add_row(*map(Text, _cells(row, axes, line)))
     yield table
 
 
-def _cells(row: SweepRow, axes: list[str]) -> list[str]:
+def _cells(row: SweepRow, axes: list[str], line: str) -> list[str]:
     found, place = row.result, row.point.columns()
     cells = [_short(place.get(key, "")) for key in axes]
-    cells += [found.workload, row.series, f"{found.mp} x {found.dp}" if found.mp else ""]
+    cells += [found.workload, line, f"{found.mp} x {found.dp}" if found.mp else ""]
     if not row.ran or found.iteration_us is None or found.time_to_goal_s is None:
         return [*cells, found.status, "", ""]
     speedup = getattr(found, "speedup", None)

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 import attrs
 
 from sipml_core.errors import ConfigError
+from sipml_core.executing import Executor
 from sipml_core.model import Progress
 from sipml_core.plugin import Registry
 from sipml_core.reproduce.study import Claim, Study, read_study
@@ -48,7 +49,7 @@ def carry_out(
     registry: Registry,
     *,
     quick: bool,
-    jobs: int,
+    executor: Executor,
     store: ResultStore,
     progress: Progress,
 ) -> list[Finding]:
@@ -67,7 +68,9 @@ def carry_out(
         for owner, source in sources.items()
         for point, experiment in source.experiments(registry, quick)
     ]
-    found = search([experiment for *_, experiment in asked], jobs=jobs, store=store, progress=progress)
+    found = search(
+        [experiment for *_, experiment in asked], executor=executor, store=store, progress=progress
+    )
     results: dict[str, list[tuple[SweepPoint, SearchResult]]] = {owner: [] for owner in sources}
     for (owner, point, _), result in zip(asked, found, strict=True):
         results[owner].append((point, result))

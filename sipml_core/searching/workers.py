@@ -7,6 +7,7 @@ import platform
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from functools import lru_cache, partial
 from pathlib import Path
+from threading import local
 from typing import Any
 
 import attrs
@@ -23,7 +24,7 @@ from sipml_core.cases import (
     simulate_variants,
 )
 from sipml_core.errors import ConfigError, LimitError, SipmlError
-from sipml_core.executing import Executor, refuse_stranger
+from sipml_core.executing import DIED, Executor, refuse_stranger
 from sipml_core.experiment import Experiment, Interconnect, Job, read_experiment, resolved_tables
 from sipml_core.model import CaseResult
 from sipml_core.plugin import Registry, load
@@ -73,11 +74,13 @@ class TrialBatch:
 class Worker:
     """Answers questions about some experiments."""
 
-    def __init__(self, experiments: Sequence[Experiment], tried: str = "search") -> None:
+    def __init__(
+        self, experiments: Sequence[Experiment], tried: str = "search", reuse: Reuse | None = None
+    ) -> None:
         self.experiments = experiments
         self.tried = tried
         self._candidates: dict[tuple[int, int], list[Candidate]] = {}
-        self._reuse = Reuse()
+        self._reuse = reuse or Reuse()
 
     def candidates(self, experiment: int, job: int) -> list[Candidate]:
         """Return what is tried for one job of one experiment."""
@@ -100,9 +103,13 @@ class Worker:
         plan = f"mp {candidate.mp}, dp {candidate.dp}, batch {candidate.global_batch}"
         return f"{candidate.job.label} on {interconnect.label}, {interconnect.cluster.gpus} GPUs, {plan}"
 
-    def forget(self) -> None:
-        """Begin with another graph: what trials shared is not needed any more."""
-        self._reuse = Reuse()
+    def next_batch(self) -> None:
+        """Begin with another plan: what the candidates of a search shared is not needed any more.
+
+        Runs differ less from one another than candidates do: their ops are often the same.
+        """
+        if self.tried == "search":
+            self._reuse = Reuse()
 
     def answers(self, batch: TrialBatch) -> list[Answer]:
         """Return one answer for each trial: what was found, or why there is nothing to find."""
@@ -153,7 +160,7 @@ class WorkerPool:
         """
         if not self.executor.remote or (len(batches) == 1 and not self.executor.keeps):
             for batch in batches:
-                self.worker.forget()
+                self.worker.next_batch()
                 # One by one: an interrupt loses only what is running.
                 for single in _singles(batch):
                     received(single, self.worker.answers(single))
@@ -162,7 +169,20 @@ class WorkerPool:
         packages = code_of(self.worker.experiments)
         shared = {"identity": identity_here(packages), "packages": packages, "store": folder}
         sent = [self._sent(batch, shared) for batch in batches]
-        self.executor.each(perform, sent, lambda number, answers: received(batches[number], answers))
+        gone: list[TrialBatch] = []
+        self.executor.each(
+            perform,
+            sent,
+            lambda number, answers: received(batches[number], answers),
+            (lambda number: gone.append(batches[number])) if self.worker.tried == "run" else None,
+        )
+        # Of a batch whose worker ended, the trial that ended it is found, and becomes a row.
+        again = [single for batch in gone if len(batch.trials) > 1 for single in _singles(batch)]
+        for batch in gone:
+            if len(batch.trials) == 1:
+                received(batch, [outcome_of(SipmlError(DIED))])
+        if again:
+            self.ask(again, received, store)
 
     def _sent(self, batch: TrialBatch, shared: Mapping[str, Any]) -> Sent:
         """Return a batch with all that it is about, in plain values."""
@@ -225,7 +245,8 @@ def perform(sent: Sent) -> list[Answer]:
         This process has another version, or other code, than the one that asks.
     """
     refuse_stranger(sent.identity, identity_here(sent.packages), "a worker")
-    worker = Worker([_experiment(tables) for tables in sent.tables], sent.tried)
+    shared = _shared() if sent.tried == "run" else None
+    worker = Worker([_experiment(tables) for tables in sent.tables], sent.tried, shared)
     if sent.store is None:
         return worker.answers(sent.batch)
     answers = []
@@ -249,3 +270,14 @@ def _experiment(tables: str) -> Experiment:
 @lru_cache(maxsize=1)
 def _registry() -> Registry:
     return load()
+
+
+_of_thread = local()
+
+
+def _shared() -> Reuse:
+    """Return what the runs of this thread share."""
+    if not hasattr(_of_thread, "reuse"):
+        _of_thread.reuse = Reuse()
+    reuse: Reuse = _of_thread.reuse
+    return reuse

@@ -46,7 +46,7 @@ class Nobody:
 
     workers, remote, keeps = 1, True, True
 
-    def each(self, function: object, pieces: Sequence[Any], received: object) -> None:
+    def each(self, function: object, pieces: Sequence[Any], received: object, lost: object = None) -> None:
         """Raise `MissingError` if there is anything to do."""
         if pieces:
             raise MissingError(f"{len(pieces)} pieces of work are not done")
@@ -163,14 +163,15 @@ def _series(sweep: Sweep, point: SweepPoint, row: CaseResult | SearchRow) -> str
     others = [
         f"{key.rpartition('.')[2]} {value}"
         for key, value in point.columns().items()
-        if key != sweep.x_key() and counts.get(key, 1) > 1 and not _goes_with(sweep, key)
+        if key != sweep.x_key() and counts.get(key, 1) > 1 and not _follows(sweep, key)
     ]
     return ", ".join([row.topology, *others])
 
 
-def _goes_with(sweep: Sweep, key: str) -> bool:
-    """Return whether a key stands in one zip with the axis that is drawn along."""
-    return any(key in group and sweep.x_key() in group for group in sweep.zip)
+def _follows(sweep: Sweep, key: str) -> bool:
+    """Return whether the value of a key follows from another's: that drawn along, or the first of its zip."""
+    groups = [list(group) for group in sweep.zip if key in group]
+    return any(sweep.x_key() in group or key != group[0] for group in groups)
 
 
 def _searched(

@@ -8,13 +8,14 @@ from click.testing import CliRunner
 
 from sipml_core.cli.main import main
 from sipml_core.errors import ConfigError
+from sipml_core.executing import InThisProcess
 from sipml_core.model.progress import SILENT
 from sipml_core.report.reproduction import draw, finding_tables, verdict_table, write_finding
 from sipml_core.reproduce import numbers as numbers_module
 from sipml_core.reproduce.numbers import carry_out
-from sipml_core.reproduce.study import Claim, Study, read_study, study_names
+from sipml_core.reproduce.study import Claim, Study, read_study, study_names, study_text
 from sipml_core.store import ResultStore
-from sipml_core.sweeping import FigureTable, Point, Series
+from sipml_core.sweeping import FigureTable, Point, Series, read_sweep
 
 
 def test_all_studies_of_the_paper_are_there():
@@ -34,6 +35,17 @@ def test_every_experiment_of_every_study_is_valid(registry, name, quick):
     for _, experiment in found:
         labels = {interconnect.label for interconnect in experiment.interconnects}
         assert {s.topology for s in study.series} <= labels
+
+
+@pytest.mark.parametrize("name", [name for name in study_names() if not read_study(name).results_of])
+def test_a_study_is_a_sweep_that_anybody_may_copy(registry, tmp_path, name):
+    """The file by itself, without its claims, asks for the same experiments at the same points."""
+    study = read_study(name)
+    assert not study.claim
+    (tmp_path / "mine.toml").write_text(study_text(name))
+    copy = read_sweep(tmp_path / "mine.toml")
+    assert copy.do == "search"
+    assert list(copy.experiments(registry, quick=True)) == list(study.experiments(registry, quick=True))
 
 
 def test_the_figure_5_of_the_paper_is_asked_for_in_full(registry):
@@ -121,7 +133,7 @@ def carried_out(registry, monkeypatch, study, quick=False):
         ["small"],
         registry,
         quick=quick,
-        jobs=1,
+        executor=InThisProcess(),
         store=ResultStore(None),
         progress=SILENT,
     )[0]

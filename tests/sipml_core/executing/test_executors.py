@@ -40,6 +40,20 @@ def test_a_process_that_dies_is_told():
         executor.each(os._exit, [1, 1], lambda number, value: None)
 
 
+def ends_at_3(number):
+    """The number, but for 3, which ends the process."""
+    return os._exit(1) if number == 3 else number
+
+
+def test_the_piece_that_ends_its_process_is_found_and_the_others_are_done():
+    """Of ten, number 3; each of the others is told once, those that went down with it as well."""
+    found, lost = [], []
+    with WorkerProcesses(2) as executor:
+        executor.each(ends_at_3, range(10), lambda number, value: found.append(value), lost.append)
+    assert lost == [3]
+    assert sorted(found) == [n for n in range(10) if n != 3]
+
+
 def test_jobs_choose_the_executor():
     assert isinstance(executor_for(jobs=1), InThisProcess)
     assert executor_for(jobs=3).workers == 3

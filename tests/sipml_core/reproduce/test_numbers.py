@@ -3,6 +3,7 @@
 import attrs
 import pytest
 
+from sipml_core.executing import InThisProcess
 from sipml_core.model.progress import SILENT
 from sipml_core.reproduce import numbers as numbers_module
 from sipml_core.reproduce.numbers import carry_out, judge, verdicts_on
@@ -40,7 +41,9 @@ def numbers(fakes, monkeypatch):
             lambda self, registry, quick: [(SweepPoint(values={}, named=self.point[0]), "an experiment")],
         )
         monkeypatch.setattr(numbers_module, "search", lambda experiments, **_: [found(rows)])
-        (finding,) = carry_out(["s"], None, quick=False, jobs=1, store=ResultStore(None), progress=SILENT)
+        (finding,) = carry_out(
+            ["s"], None, quick=False, executor=InThisProcess(), store=ResultStore(None), progress=SILENT
+        )
         return finding.numbers
 
     return of
