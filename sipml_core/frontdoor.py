@@ -50,6 +50,7 @@ def run(
     set: Mapping[str, Any] | None = None,
     max_wall_s: float | None = None,
     progress: Progress = SILENT,
+    details: bool = False,
 ) -> Result:
     """Return the simulated result of every workload on every interconnect.
 
@@ -63,6 +64,8 @@ def run(
         As in `load`; only with the name of a file.
     max_wall_s
         Cases that are not simulated by then are rows with the status "unfinished". [s]
+    details
+        Keep what ``result.details(workload, topology)`` needs.
 
     Raises
     ------
@@ -73,7 +76,7 @@ def run(
     opened = open_experiment(experiment, registry, set=set)
     for problem in registry.tell("sipml_run_started", experiment=opened):
         warnings.warn(problem, stacklevel=2)
-    result = run_experiment(opened, max_wall_s=max_wall_s, progress=progress)
+    result = run_experiment(opened, max_wall_s=max_wall_s, progress=progress, details=details)
     for problem in registry.tell("sipml_run_finished", result=result):
         warnings.warn(problem, stacklevel=2)
     return result

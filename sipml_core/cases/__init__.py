@@ -9,6 +9,7 @@ from sipml_core.cases.candidates import Candidate, run_candidates, search_candid
 from sipml_core.cases.case import Case
 from sipml_core.cases.checking import check_experiment
 from sipml_core.cases.clock import Clock
+from sipml_core.cases.collectiveruns import CollectiveBench, CollectiveTime, bus_factor
 from sipml_core.cases.comparing import Attempt, Comparison, comparisons, outcome_of
 from sipml_core.cases.compilation import CaseTraffic, case_traffic, compile_case
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
@@ -26,12 +27,15 @@ __all__ = [
     "Case",
     "CaseTraffic",
     "Clock",
+    "CollectiveBench",
+    "CollectiveTime",
     "Comparison",
     "ExperimentRun",
     "Goal",
     "Reuse",
     "SimulatedCase",
     "balanced_graph",
+    "bus_factor",
     "case_traffic",
     "check_experiment",
     "comparisons",

@@ -108,6 +108,13 @@ class Comparison:
         found = [attempt.found for attempt in self.attempts if attempt.found]
         return min(found, key=lambda each: each.row.measured_us) if found else None
 
+    def forget_details_of_slower(self) -> None:
+        """Let go of what was recorded of all attempts but the fastest."""
+        best = self.best()
+        for attempt in self.attempts:
+            if attempt.found and attempt.found is not best and attempt.found.details:
+                attempt.found = attrs.evolve(attempt.found, details=None)
+
     def best_attempt(self) -> Attempt:
         """Return the fastest attempt; where none has run, the last one."""
         best = self.best()

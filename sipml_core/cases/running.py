@@ -52,6 +52,8 @@ class ExperimentRun:
         Earlier runs, whose results are taken over, without their timelines; None: everything is simulated.
     ended
         Called with the name of each case and its row, when all its plans have been tried.
+    details
+        Keep what `Result.details` needs of the fastest plan of each case.
     """
 
     def __init__(
@@ -62,7 +64,9 @@ class ExperimentRun:
         progress: Progress = SILENT,
         earlier: Earlier | None = None,
         ended: Callable[[str, CaseResult], None] = lambda name, row: None,
+        details: bool = False,
     ) -> None:
+        self._details = details
         self.experiment = experiment
         self.comparisons = comparisons(experiment)
         self._clock = Clock(max_wall_s)
@@ -96,6 +100,7 @@ class ExperimentRun:
                 progress = self._progress.part(number, of=len(attempts)).named(comparison.name)
                 try:
                     self._simulate(attempt, progress)
+                    comparison.forget_details_of_slower()
                 except LimitError as error:
                     self._end_all(error)
                     return
@@ -146,7 +151,7 @@ class ExperimentRun:
                     self._compile_again(attempt)
             if attempt.variants is not None:
                 variants, attempt.variants = attempt.variants, None
-                attempt.found = fastest_variant(variants, self._clock, progress)
+                attempt.found = fastest_variant(variants, self._clock, progress, details=self._details)
         except LimitError:
             raise
         except SipmlError as error:
@@ -200,6 +205,7 @@ class ExperimentRun:
             versions=versions(self.experiment),
             files=hashes_of_files(self.experiment),
             timelines=tuple(found.timeline if found else None for found in best),
+            recorded=tuple(found.details if found else None for found in best),
         )
 
 
@@ -229,7 +235,11 @@ def _sources(experiment: Experiment, rows: list[CaseResult]) -> dict[str, str]:
 
 
 def run_experiment(
-    experiment: Experiment, *, max_wall_s: float | None = None, progress: Progress = SILENT
+    experiment: Experiment,
+    *,
+    max_wall_s: float | None = None,
+    progress: Progress = SILENT,
+    details: bool = False,
 ) -> Result:
     """Return the rows of every case of an experiment; what cannot run or did not end says why.
 
@@ -238,6 +248,6 @@ def run_experiment(
     ConfigError
         A case asks for what cannot be.
     """
-    running = ExperimentRun(experiment, max_wall_s=max_wall_s, progress=progress)
+    running = ExperimentRun(experiment, max_wall_s=max_wall_s, progress=progress, details=details)
     running.go()
     return running.result()

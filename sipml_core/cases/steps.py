@@ -6,6 +6,8 @@ Those that several cases share (`op_graph`, `op_layout`, `balanced_graph`, `plac
 
 from __future__ import annotations
 
+from functools import partial
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -13,11 +15,12 @@ from numpy.typing import NDArray
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect
-from sipml_core.lowering import GroupTasks, GroupTemplate, Lowering, Trees
+from sipml_core.lowering import GroupTasks, GroupTemplate, Library, Lowering, Trees
 from sipml_core.model import (
     BalancedGraph,
     Cluster,
     Fabric,
+    Framework,
     Network,
     OpGraph,
     Placement,
@@ -30,10 +33,13 @@ from sipml_core.model import (
 )
 from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
-from sipml_core.plugin import GpuModel, Placer, Topology, WeightedRing, Workload
+from sipml_core.plugin import Communication, GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
+    BYTES,
+    DemandRule,
     ScheduledCircuits,
     circuit_traffic,
+    crowded,
     job_bytes,
     refuse_control,
     refuse_unserved,
@@ -70,9 +76,12 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         refuse_control(scheduler, fabric.circuits)
 
 
-def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:
-    """Return the ops of one training step of `samples` samples on one replica."""
-    return workload.graph(samples, precision)
+def op_graph(workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1) -> OpGraph:
+    """Return the ops of one training step of `samples` samples on one replica.
+
+    With `cp` and `ep` it is one of so many that share sequences, and experts.
+    """
+    return (workload if cp == ep == 1 else workload.divided(cp, ep)).graph(samples, precision)
 
 
 def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:
@@ -187,10 +196,43 @@ def lowered(
     order: tuple[int, ...] | None,
     tiers: tuple[int, ...],
     rings: tuple[WeightedRing, ...],
+    in_network: bool = False,
+    library: Library | None = None,
+    framework: Framework | None = None,
 ) -> Lowering:
-    """Return the template with GPUs for all groups; `order` as in `Fabric`, the rest as in `AllReduce`."""
+    """Return the template with GPUs for all groups.
+
+    `order` as in `Fabric`, `tiers`, `rings` and `in_network` as in `AllReduce`; None: no library and no
+    framework that take time.
+    """
     positions = None if order is None else np.array(order, dtype=np.int32)
-    return Lowering.of(template, cluster, order=positions, tiers=tiers, orders=rings)
+    return Lowering.of(
+        template, cluster, order=positions, tiers=tiers, orders=rings,
+        library=library, in_network=in_network, framework=framework,
+    )  # fmt: skip
+
+
+def library_on(communication: Communication, fabric: Fabric, prices: Prices) -> Library | None:
+    """Return a communication library on a fabric; None: it costs nothing."""
+    if communication.free:
+        return None
+    return Library(
+        communication=communication,
+        group_gbps=prices.group_gbps,
+        replica_gbps=prices.replica_gbps,
+        server=servers_of(fabric),
+    )
+
+
+def servers_of(fabric: Fabric) -> tuple[int, ...]:
+    """Return the server of each GPU; none: the fabric has no servers. [gpus]"""
+    size = fabric.hints.server_gpus
+    if size is None:
+        return ()
+    place = np.arange(fabric.gpus)
+    if fabric.hints.order is not None:
+        place[fabric.hints.order] = np.arange(fabric.gpus)
+    return tuple((place // size).tolist())
 
 
 def first_groups(lowering: Lowering, groups: int) -> TaskGraph:
@@ -217,7 +259,12 @@ class Driven:
 
 
 def circuits_for(
-    interconnect: Interconnect, fabric: Fabric, tasks: TaskGraph, network: Network | None = None
+    interconnect: Interconnect,
+    fabric: Fabric,
+    tasks: TaskGraph,
+    network: Network | None = None,
+    rule: DemandRule = BYTES,
+    gates: NDArray[np.int64] | None = None,
 ) -> Driven:
     """Return the network that the tasks use, with circuits planned for all of their traffic.
 
@@ -225,6 +272,8 @@ def circuits_for(
     ----------
     network
         Of the tasks on the fabric; None: made here.
+    rule, gates
+        See `ScheduledCircuits`.
 
     Raises
     ------
@@ -242,9 +291,14 @@ def circuits_for(
     driver = ScheduledCircuits(
         control=control,
         scheduler=scheduler,
-        estimator=estimator.start(network, tasks),
+        estimator=estimator.start_where(
+            network, tasks, crowded=partial(crowded, scheduler, control, network)
+        ),
         network=network,
         total_bytes=total_bytes,
+        rule=rule,
+        gates=gates,
+        replan_above=interconnect.circuit_keys.replan_above,
     )
     if control.interval_us is None and len(unserved_pairs(network, driver.plan)):
         if not control.relay:

@@ -13,6 +13,7 @@ import click
 
 from sipml_core import __version__
 from sipml_core.cli.circuits_command import circuits
+from sipml_core.cli.collectives_command import collectives
 from sipml_core.cli.compare_command import compare
 from sipml_core.cli.interrupts import interrupts_noticed
 from sipml_core.cli.keeping import left_behind
@@ -84,7 +85,7 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, sweep, compare, reproduce, circuits, plugins, store,
+    run, validate, search, explain, sweep, compare, reproduce, circuits, collectives, plugins, store,
     new_experiment, new_plugin,
 ):  # fmt: skip
     main.add_command(command)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
@@ -18,6 +18,7 @@ from sipml_core.cli.asking import (
     warn,
     wrote,
 )
+from sipml_core.cli.detail_options import details_options, details_request, write_what_happened
 from sipml_core.cli.keeping import computing, now_left
 
 if TYPE_CHECKING:
@@ -39,6 +40,7 @@ if TYPE_CHECKING:
     "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes. Same result."
 )
 @store_options
+@details_options
 def run(
     file: Path,
     overrides: tuple[str, ...],
@@ -48,12 +50,17 @@ def run(
     jobs: int,
     store: Path | None,
     no_store: bool,
+    **asked: Any,
 ) -> None:
     """Simulate every workload of FILE on every interconnect and compare them.
 
     Prints a table for each workload and writes result.json, summary.csv and experiment.toml (the
     exact configuration, which repeats the run) to the results folder. What cannot run, or did not end,
-    is a row with its reason. What the store has of an earlier run is not simulated again.
+    is a row with its reason. What the store has of an earlier run is not simulated again, but for details.
+
+    \b
+    What happened, and when:
+      python -m sipml_core run quickstart.toml --details --trace quickstart.pftrace --gpus 0-7
     """
     from sipml_core.cases import ExperimentRun
     from sipml_core.report import write_result
@@ -63,14 +70,17 @@ def run(
     folder = out or Path("results") / experiment.title
     kept = store_in(store, no_store)
     told = case_lines()
+    request = details_request(experiment, folder, asked)
+    # The store has rows, and no recordings.
+    earlier = EarlierRuns(kept, experiment, details=("recording",) if request.wanted else ())
     with computing(folder) as progress:
         warn(registry.tell("sipml_run_started", experiment=experiment))
         running = ExperimentRun(
-            experiment, max_wall_s=max_wall, progress=progress, earlier=EarlierRuns(kept, experiment),
-            ended=told,
+            experiment, max_wall_s=max_wall, progress=progress, earlier=earlier, ended=told,
+            details=request.wanted,
         )  # fmt: skip
         try:
-            if jobs == 1:
+            if jobs == 1 or request.wanted:
                 running.go()
             else:
                 running.settled_by(lambda: _in_processes(running, jobs, kept, progress))
@@ -83,6 +93,7 @@ def run(
         result = running.result()
         files = write_result(result, folder)
         now_left(f"; results are in {folder}")
+        files += write_what_happened(result, request)
     wrote(files)
     warn(registry.tell("sipml_run_finished", result=result))
     _show(result)

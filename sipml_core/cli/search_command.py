@@ -88,10 +88,10 @@ def search(
 @click.command()
 @experiment_options
 def explain(file: Path, overrides: tuple[str, ...], seed: int | None) -> None:
-    """Say how each op of FILE's workloads is cut under [strategy], why, and what came second."""
-    from sipml_core.report import strategy_tables
+    """Say what FILE's workloads are made of, how ops are cut under [strategy], why, and what came second."""
+    from sipml_core.report import counts_tables, strategy_tables
 
     _, experiment = opened(file, overrides, seed)
     shown = console()
-    for table in strategy_tables(experiment, shown.width):
+    for table in (*counts_tables(experiment, shown.width), *strategy_tables(experiment, shown.width)):
         shown.print(table)

@@ -22,6 +22,12 @@ from sipml_core.cli.keeping import computing, now_left
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/FILE.")
 @click.option("--picture/--no-picture", default=None, help="Draw [figure]; default: if matplotlib is there.")
+@click.option(
+    "--width",
+    type=click.FloatRange(1, 100),
+    metavar="INCHES",
+    help="Of the figure, instead of [figure] width_in; a column of a paper has 3.3.",
+)
 @click.option("--quick", is_flag=True, help="Only the values that FILE has for a first look.")
 @click.option("--limit", type=click.IntRange(min=1), help="Runs at most; default 10000.")
 @click.option("--retry-failed", is_flag=True, help="Try again what the store says cannot run, or failed.")
@@ -46,6 +52,7 @@ def sweep(
     retry_failed: bool,
     limit: int | None,
     quick: bool,
+    width: float | None,
     picture: bool | None,
     out: Path | None,
 ) -> None:
@@ -75,9 +82,12 @@ def sweep(
         file_name,
         read_sweep,
         with_alternatives,
+        with_width,
     )
 
     asked = with_alternatives(read_sweep(file), overrides)
+    if width is not None:
+        asked = with_width(asked, width)
     part = Shard.read(shard) if shard else None
     name = file_name(asked, file)
     folder = out or Path("results") / name

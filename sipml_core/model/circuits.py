@@ -158,6 +158,11 @@ class CircuitPlan:
         """
         return None
 
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader should know of the plan beside its capacities, a line each."""
+        return ()
+
     def rows(self) -> Iterator[dict[str, Any]]:
         """One record per pair, for CSV and tables; subclasses add their resources."""
         for i in range(len(self.src)):

@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, InfeasibleError, brief, shown
 from sipml_core.fields import at_least, float64_vector, int64_vector, one_of, parse_gbps, parse_us, positive
+from sipml_core.model.hashing import mixed
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 
 ROUTINGS = ("auto", "ecmp", "shortest", "spray")
@@ -293,8 +294,8 @@ class _Router:
         if self.routing == "shortest":
             return np.zeros_like(choices)
         pair = src * self.gpus + dst
-        mixed = _mix(pair.astype(np.uint64) ^ _mix(self.position[node].astype(np.uint64)))
-        return (mixed % choices.astype(np.uint64)).astype(np.int64)
+        bits = mixed(pair.astype(np.uint64) ^ mixed(self.position[node].astype(np.uint64)))
+        return (bits % choices.astype(np.uint64)).astype(np.int64)
 
     def _sprayed(
         self, src: NDArray[np.int64], dst: NDArray[np.int64], groups: list[NDArray[np.intp]]
@@ -418,11 +419,3 @@ def _port_links(limited: NDArray[np.bool_], first: int) -> NDArray[np.int64]:
     [10, -1, 11]
     """
     return np.where(limited, first + np.cumsum(limited) - 1, NO_LINK)
-
-
-def _mix(x: NDArray[np.uint64]) -> NDArray[np.uint64]:
-    """SplitMix64's finalizer (Steele, Lea, Flood 2014): every bit of the input moves every bit out."""
-    x = x + np.uint64(0x9E3779B97F4A7C15)
-    x = (x ^ (x >> np.uint64(30))) * np.uint64(0xBF58476D1CE4E5B9)
-    x = (x ^ (x >> np.uint64(27))) * np.uint64(0x94D049BB133111EB)
-    return x ^ (x >> np.uint64(31))

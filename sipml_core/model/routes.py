@@ -75,6 +75,80 @@ class Routes:
         if self.weight is not None and len(self.weight) != entries:
             raise ConfigError(f"Routes.weight must have one value for each of {entries} links")
 
+    @classmethod
+    def of_paths(
+        cls,
+        paths: NDArray[np.int64],
+        *,
+        weight: NDArray[np.float64] | None = None,
+        latency_us: NDArray[np.float64],
+    ) -> Routes:
+        """Return routes over several paths at once; a link that paths of a pair share is one entry.
+
+        Parameters
+        ----------
+        paths
+            Links of each path, with NO_LINK anywhere between. [pairs, paths, width]
+        weight
+            Part of the bytes on each path, 0 for none; None: the same on each. [pairs, paths]
+        latency_us
+            Of each path; a route is as late as its latest path that is used. [pairs, paths] [us]
+
+        Examples
+        --------
+        Half of the bytes over links 1 and 3, half over 1, 2 and 3:
+
+        >>> late = np.array([[0.5, 0.7]])
+        >>> routes = Routes.of_paths(np.array([[[1, NO_LINK, 3], [1, 2, 3]]]), latency_us=late)
+        >>> routes.links.tolist(), routes.weight.tolist(), routes.latency_us.tolist()
+        ([1, 2, 3], [1.0, 0.5, 1.0], [0.7])
+        """
+        pairs, count, _ = paths.shape
+        if weight is None:
+            weight = np.full((pairs, count), 1.0 / count)
+        used = (paths != NO_LINK) & (weight > 0)[:, :, None]
+        pair, path, _ = np.nonzero(used)
+        link = paths[used]
+
+        latest_us = np.where(weight > 0, latency_us, 0.0).max(axis=1, initial=0.0)
+        return cls.of_entries(pairs, pair, link, weight[pair, path], latest_us)
+
+    @classmethod
+    def of_entries(
+        cls,
+        pairs: int,
+        pair: NDArray[np.int64],
+        link: NDArray[np.int64],
+        weight: NDArray[np.float64],
+        latency_us: NDArray[np.float64],
+    ) -> Routes:
+        """Return routes from pair, link and weight of each entry, in any order.
+
+        Entries of the same pair and link become one, with the sum of their weights, 1 at most.
+
+        Parameters
+        ----------
+        latency_us
+            Of each pair. [pairs] [us]
+
+        Examples
+        --------
+        >>> pair, link, weight = np.array([1, 0, 1]), np.array([7, 5, 7]), np.array([0.5, 1.0, 0.5])
+        >>> routes = Routes.of_entries(2, pair, link, weight, np.zeros(2))
+        >>> routes.links.tolist(), routes.weight.tolist(), routes.start.tolist()
+        ([5, 7], [1.0, 1.0], [0, 1, 2])
+        """
+        order = np.lexsort((link, pair))
+        pair, link, weight = pair[order], link[order], weight[order]
+        first = np.flatnonzero((np.diff(pair, prepend=-1) != 0) | (np.diff(link, prepend=-1) != 0))
+        summed = np.add.reduceat(weight, first) if len(first) else weight
+        return cls(
+            start=np.searchsorted(pair[first], np.arange(pairs + 1)),
+            links=link[first],
+            weight=np.minimum(summed, 1.0),
+            latency_us=latency_us,
+        )
+
     @property
     def pairs(self) -> int:
         return len(self.links) if self.start is None else len(self.start) - 1

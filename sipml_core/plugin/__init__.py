@@ -7,6 +7,7 @@ Imports only `model`, `fields` and `errors`.
 from sipml_core.plugin.hookspecs import hookimpl
 from sipml_core.plugin.interfaces import (
     AllReduce,
+    Communication,
     Component,
     Convergence,
     DemandForecast,
@@ -25,6 +26,7 @@ from sipml_core.plugin.signals import interrupts_blocked
 __all__ = [
     "API_VERSION",
     "AllReduce",
+    "Communication",
     "Component",
     "Convergence",
     "DemandForecast",

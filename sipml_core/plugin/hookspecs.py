@@ -11,6 +11,7 @@ if TYPE_CHECKING:
     from sipml_core.model import Result
     from sipml_core.plugin.interfaces import (
         AllReduce,
+        Communication,
         Estimator,
         Exchange,
         GpuModel,
@@ -70,6 +71,11 @@ def sipml_exchanges() -> Iterable[type[Exchange]]:  # type: ignore[empty-body]
 @hookspec
 def sipml_all_reduces() -> Iterable[type[AllReduce]]:  # type: ignore[empty-body]
     """All-reduces over replicas that this plugin offers. Called once, when plugins load; names are unique."""
+
+
+@hookspec
+def sipml_communication() -> Iterable[type[Communication]]:  # type: ignore[empty-body]
+    """Communication libraries that this plugin offers. Called once, when plugins load; names are unique."""
 
 
 @hookspec

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
     from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
+    from sipml_core.report.collectivetables import ELEMENT_BYTES, collective_table, write_collectives
     from sipml_core.report.comparison import compared, result_pairs
     from sipml_core.report.comparisonreport import comparison_lines, comparison_tables
     from sipml_core.report.components import (
@@ -17,6 +18,13 @@ if TYPE_CHECKING:
         default_batch,
         option_rows,
         trace_lines,
+    )
+    from sipml_core.report.countstable import counts_tables
+    from sipml_core.report.detailfiles import (
+        DetailRequest,
+        details_size_line,
+        recorded_cases,
+        write_details,
     )
     from sipml_core.report.explain import strategy_tables, winner_tables
     from sipml_core.report.plots import can_draw, new_figure
@@ -49,12 +57,24 @@ _GIVES = {
         "comparison_lines",
         "comparison_tables",
     ),
+    "collectivetables": (
+        "ELEMENT_BYTES",
+        "collective_table",
+        "write_collectives",
+    ),
     "components": (
         "default_batch",
         "component_page",
         "components_table",
         "option_rows",
         "trace_lines",
+    ),
+    "countstable": ("counts_tables",),
+    "detailfiles": (
+        "DetailRequest",
+        "details_size_line",
+        "recorded_cases",
+        "write_details",
     ),
     "explain": (
         "strategy_tables",
@@ -93,14 +113,19 @@ _GIVES = {
 }
 
 __all__ = [
+    "ELEMENT_BYTES",
     "SHOWN",
+    "DetailRequest",
     "can_draw",
+    "collective_table",
     "compared",
     "comparison_lines",
     "comparison_tables",
     "component_page",
     "components_table",
+    "counts_tables",
     "default_batch",
+    "details_size_line",
     "finding_tables",
     "footnotes",
     "new_figure",
@@ -109,6 +134,7 @@ __all__ = [
     "plan_table",
     "prepare_folder",
     "progress_bar",
+    "recorded_cases",
     "reproduction_footnotes",
     "result_pairs",
     "result_tables",
@@ -121,6 +147,8 @@ __all__ = [
     "trace_lines",
     "winner_tables",
     "winners_tables",
+    "write_collectives",
+    "write_details",
     "write_finding",
     "write_plan",
     "write_result",

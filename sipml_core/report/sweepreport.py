@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sipml_core.report.plots import figure_bytes
-from sipml_core.report.reproduction import draw_numbers
+from sipml_core.report.reproduction import draw_sweep
 from sipml_core.report.resultfiles import plain_row, to_csv, write_atomically
 from sipml_core.sweeping import SweepResult, SweepRow
 
@@ -30,7 +30,7 @@ def write_sweep(result: SweepResult, name: str, folder: Path, picture: bool) -> 
     contents: dict[str, bytes] = {f"{name}.csv": sweep_csv(result).encode()}
     asked = result.sweep.figure
     if picture and asked is not None:
-        figure = draw_numbers(result.sweep, result.numbers())
+        figure = draw_sweep(result.sweep, result.drawn())
         contents |= {f"{name}.{kind}": figure_bytes(figure, kind) for kind in asked.formats}
     for file, content in contents.items():
         write_atomically(folder / file, content)

@@ -14,6 +14,7 @@ from sipml_core.executing import Executor, executor_for
 from sipml_core.experiment import Experiment, Interconnect, resolved_tables
 from sipml_core.model import SILENT, CaseResult, Progress
 from sipml_core.searching.answering import Answers, Asked
+from sipml_core.searching.ladders import estimates_in_rounds
 from sipml_core.searching.searchresult import TIGHT_MEMORY, SearchResult, SearchRow
 from sipml_core.searching.workers import ESTIMATE, SIMULATION, Trial, WorkerPool
 from sipml_core.store import ResultStore, trim
@@ -56,7 +57,9 @@ def search(
         pool = WorkerPool(experiments, workers)
         asked = Asked(pool=pool, store=kept, progress=progress, retry_failed=retry_failed)
         trials = list(_trials(pool, experiments))
-        estimates = asked.all(ESTIMATE, trials)
+        estimates = estimates_in_rounds(
+            trials, lambda trial: _look_up(pool, trial)[1], lambda some: asked.all(ESTIMATE, some)
+        )
         simulations: Answers = {}
         while chosen := list(_chosen(pool, estimates, simulations)):
             simulations |= asked.all(SIMULATION, chosen)
@@ -93,9 +96,14 @@ def _chosen(pool: WorkerPool, estimates: Answers, simulations: Answers) -> Itera
 
         ranked = sorted(trials, key=expected_s)
         top = pool.worker.experiments[experiment].jobs[job].search.top
-        pure = [trial for trial in ranked if _look_up(pool, trial)[1].mp == 1]
+        pure = [trial for trial in ranked if _is_pure(_look_up(pool, trial)[1])]
         chosen = {*_still_wanted(ranked, simulations, top), *_still_wanted(pure, simulations, 1)}
         yield from sorted(chosen)
+
+
+def _is_pure(candidate: Candidate) -> bool:
+    """Whether a candidate is data parallelism alone, but for stages that the plan names."""
+    return candidate.mp == 1 and (candidate.pp == 1 or not candidate.job.search.searches_stages)
 
 
 def _still_wanted(ranked: list[Trial], simulations: Answers, count: int) -> list[Trial]:
@@ -192,7 +200,13 @@ class _Report:
             global_batch=candidate.global_batch,
             layout=candidate.layout,
             placer=candidate.placer,
-            status="infeasible" if reason else "simulated" if simulated else "estimated",
+            status="left out"
+            if guessed.get("left_out")
+            else "infeasible"
+            if reason
+            else "simulated"
+            if simulated
+            else "estimated",
             best=best,
             estimate_us=estimate_us,
             iteration_us=iteration_us,
@@ -208,4 +222,10 @@ class _Report:
             extrapolated=goal.extrapolated,
             tight_memory=bool(memory_bytes and memory_bytes > TIGHT_MEMORY * experiment.gpu.memory_bytes),
             reason=reason,
+            pp=candidate.pp,
+            micro_batch=candidate.plan.micro_samples if candidate.plan else candidate.job.table.micro_batch,
+            schedule=candidate.job.table.schedule if candidate.pp > 1 else "",
+            zero=candidate.job.table.zero,
+            recompute=candidate.job.table.recompute,
+            bubble=candidate.plan.bubble if candidate.plan else None,
         )

@@ -10,8 +10,18 @@ from sipml_core.model import OK, CaseResult
 from sipml_core.searching import SearchRow
 from sipml_core.sweeping.seriesrows import seconds_of
 
-#: What can be drawn over an axis.
+#: What studies draw over an axis.
 QUANTITIES = ("time_to_accuracy_h", "iteration_ms", "throughput_per_s", "mp", "dp")
+#: What else a sweep can draw: the numbers of its rows.
+DRAWABLE = {
+    *QUANTITIES,
+    *(
+        field.name
+        for model in (CaseResult, SearchRow)
+        for field in attrs.fields(model)
+        if any(kind in str(field.type) for kind in ("int", "float"))
+    ),
+}
 
 
 def _column(doc: str, unit: str = "") -> Any:
@@ -52,6 +62,13 @@ class Number:
         if self.global_batch is None or self.iteration_us is None:
             return None
         return self.global_batch / (self.iteration_us * 1e-6)
+
+    def record(self) -> dict[str, Any]:
+        """Return the number by column, with what figures show beside it."""
+        return attrs.asdict(self) | {
+            quantity: getattr(self, quantity)
+            for quantity in ("time_to_accuracy_h", "iteration_ms", "throughput_per_s")
+        }
 
 
 def number_of(row: CaseResult | SearchRow, series: str, x: float, label: str) -> Number:

@@ -20,13 +20,15 @@ from sipml_core.experiment import (
     read_tables,
     structure,
 )
-from sipml_core.fields import FileText, one_of, option
+from sipml_core.fields import FileText, between, one_of, option
 from sipml_core.plugin import Registry
 from sipml_core.sweeping.conditions import holds
-from sipml_core.sweeping.figurenumbers import QUANTITIES
+from sipml_core.sweeping.figurenumbers import DRAWABLE, QUANTITIES
 from sipml_core.sweeping.points import Choice, Point, SweepPoint, combined, count_of, factors_of, plain
 from sipml_core.sweeping.seriesrows import Series
 
+#: Kinds of files that figures are written as.
+FORMATS = ("png", "svg", "pdf")
 #: Combinations, before conditions, that are looked through.
 MOST_COMBINATIONS = 1_000_000
 
@@ -40,12 +42,23 @@ class FigureTable:
     y: tuple[str, ...] = option(("iteration_ms",), doc="quantities, one row of panels each")
     series: tuple[str, ...] = option((), doc="labels of the series that are drawn; left out: all")
     title: str | None = option(None, doc="above the figure; left out: that of the sweep; empty: none")
-    width_in: float | None = option(None, doc="width of the figure, such as that of a column", unit="in")
+    width_in: float | None = option(
+        None, validator=attrs.validators.optional(between(1, 100)),
+        doc="width of the figure; a column of a paper has 3.3", unit="in",
+    )  # fmt: skip
     formats: tuple[str, ...] = option(("png", "svg"), doc="files that are written")
 
     def __attrs_post_init__(self) -> None:
         for quantity in self.y:
-            one_of(*QUANTITIES)(self, attrs.fields(FigureTable).y, quantity)
+            if quantity not in DRAWABLE:
+                close = nearest(quantity, DRAWABLE)
+                hint = f"did you mean {close!r}? " if close else ""
+                raise ConfigError(
+                    f"y must be numbers of the table, got {shown(quantity)}; {hint}known: "
+                    f"{', '.join(QUANTITIES)}, and the columns of summary.csv and search.csv"
+                )
+        for kind in self.formats:
+            one_of(*FORMATS)(self, attrs.fields(FigureTable).formats, kind)
 
 
 @attrs.frozen(kw_only=True)
@@ -232,6 +245,11 @@ def with_axes(sweep: Sweep, axes: Mapping[str, Sequence[Any]]) -> Sweep:
             raise ConfigError(f"{brief(key)}: its values go with others of a zip; change the file")
     quick = {key: values for key, values in sweep.quick.items() if key not in axes}
     return attrs.evolve(sweep, axes={**sweep.axes, **axes}, quick=quick)
+
+
+def with_width(sweep: Sweep, width_in: float) -> Sweep:
+    """Return the sweep with a figure of this width. [in]"""
+    return attrs.evolve(sweep, figure=attrs.evolve(sweep.figure or FigureTable(), width_in=width_in))
 
 
 _CLOSING = {"[": "]", "{": "}"}

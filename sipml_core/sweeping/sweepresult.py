@@ -10,7 +10,7 @@ import attrs
 from sipml_core.errors import ConfigError
 from sipml_core.model import OK, CaseResult
 from sipml_core.searching import SearchRow
-from sipml_core.sweeping.figurenumbers import Number, number_of
+from sipml_core.sweeping.figurenumbers import number_of
 from sipml_core.sweeping.points import SweepPoint, plain
 from sipml_core.sweeping.sweepfile import Sweep
 
@@ -81,13 +81,16 @@ class SweepResult:
             raise ConfigError("to_frame needs pandas: python -m pip install pandas") from None
         return pandas.DataFrame(self.records())
 
-    def numbers(self) -> list[Number]:
-        """Return what the figure shows: a number for each series at each point, series by series."""
-        drawn = self.sweep.figure.series if self.sweep.figure else ()
+    def drawn(self) -> list[dict[str, Any]]:
+        """Return what the figure shows, series by series: each row with its place `x`, and `label`."""
+        wanted = self.sweep.figure.series if self.sweep.figure else ()
         labels = dict.fromkeys(row.series for row in self.rows)
         return [
-            number_of(row.result, label, *self.sweep.place(row.point, row.options))
-            for label in (drawn or labels)
+            {**row.record(), **number_of(row.result, label, *self._place(row)).record()}
+            for label in (wanted or labels)
             for row in self.rows
             if row.series == label
         ]
+
+    def _place(self, row: SweepRow) -> tuple[float, str]:
+        return self.sweep.place(row.point, row.options)

@@ -231,7 +231,7 @@ def test_a_mistyped_study_gets_the_nearest():
 
 
 def test_an_unknown_quantity_is_refused():
-    with pytest.raises(ConfigError, match="y must be one of time_to_accuracy_h"):
+    with pytest.raises(ConfigError, match="y must be numbers of the table, got 'speed'"):
         FigureTable(y=("speed",))
 
 

@@ -234,7 +234,7 @@ def test_series_choose_rows_and_the_figure_is_the_same_bytes(carried_out, tmp_pa
     assert [row["mp"] for row in rows if row["series"] == "DP only"] == [1, 1]
     for best, pure in zip(rows[::2], rows[1::2], strict=True):
         assert best["time_to_goal_s"] <= pure["time_to_goal_s"]
-    assert [(n.series, n.x) for n in found.numbers()] == [
+    assert [(row["series"], row["x"]) for row in found.drawn()] == [
         ("best", 100.0), ("best", 400.0), ("DP only", 100.0), ("DP only", 400.0),
     ]  # fmt: skip
     written = [

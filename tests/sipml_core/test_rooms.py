@@ -13,24 +13,28 @@ ROOT = Path(sipml_core.__file__).parent
 #: What a room may import from other rooms; rooms stand in the order in which data passes through them.
 BASE = {"errors", "fields", "model"}
 CONTRACT = {*BASE, "plugin"}
-STEPS = {*CONTRACT, "experiment", "partition", "placement", "lowering", "engine", "scheduling"}
-SEARCHED = {*STEPS, "cases", "store", "executing"}
+STEPS = {
+    *CONTRACT, "communication", "experiment", "partition", "placement", "lowering", "engine", "scheduling",
+}  # fmt: skip
+SEARCHED = {*STEPS, "details", "cases", "store", "executing"}
 MAY_IMPORT = {
     "errors": set(),
     "fields": {"errors"},
     "model": {"errors", "fields"},
     "plugin": BASE,
     "collectives": CONTRACT,
-    "experiment": {*CONTRACT, "collectives"},
+    "communication": CONTRACT,
+    "experiment": {*CONTRACT, "collectives", "communication"},
     "workloads": CONTRACT,
     "gpus": CONTRACT,
     "partition": CONTRACT,
     "placement": {*CONTRACT, "partition"},
     "lowering": {*CONTRACT, "partition", "placement"},
     "engine": BASE,
+    "details": BASE,
     "estimators": {*CONTRACT, "engine"},
     "scheduling": {*CONTRACT, "engine"},
-    "cases": STEPS,
+    "cases": {*STEPS, "details"},
     "store": {*STEPS, "cases"},
     "executing": CONTRACT,
     "searching": SEARCHED,
@@ -38,11 +42,11 @@ MAY_IMPORT = {
     "reproduce": {*SEARCHED, "searching", "sweeping"},
     "report": {*SEARCHED, "searching", "sweeping", "reproduce"},
     "templates": CONTRACT,
-    "bundled": {*CONTRACT, "workloads", "gpus", "placement", "estimators", "collectives"},
+    "bundled": {*CONTRACT, "workloads", "gpus", "placement", "estimators", "collectives", "communication"},
     "testing": {*STEPS, "workloads", "gpus", "cases"},
     "cli": {*SEARCHED, "searching", "sweeping", "reproduce", "report", "templates"},
     "__main__": {"cli"},
-    "frontdoor": {*SEARCHED, "searching", "sweeping"},
+    "frontdoor": {*SEARCHED, "searching", "sweeping", "report"},
     "__init__": {"frontdoor"},
 }
 

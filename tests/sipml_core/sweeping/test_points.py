@@ -90,7 +90,7 @@ def test_conditions_that_are_none_are_refused(condition, message):
         ({"axes": {"cluster.gpus": [8]}, "quick": {"gpus": [8]}}, "quick: 'gpus' is no axis"),
         ({"axis": {"cluster.gpus": [8]}}, "sweep.axis is not a known key; did you mean 'axes'?"),
         ({"do": "simulate"}, "do must be one of run, search"),
-        ({"figure": {"y": ["speed"]}}, "y must be one of time_to_accuracy_h"),
+        ({"figure": {"y": ["speed"]}}, "y must be numbers of the table, got 'speed'"),
         ({"experiment": 3}, "sweep.experiment must be the name of an experiment file"),
         ({"experiment": []}, "sweep.experiment must be the name of an experiment file"),
     ],
