@@ -62,4 +62,15 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 #: Of them, what few plugins need: see docs/plugins/advanced.md.
-ADVANCED = {"model": ("FoldableControl", "TreatsAlike", "UnsharedFabric")}
+ADVANCED = {
+    "model": (
+        "CircuitPart",
+        "CircuitParts",
+        "FoldableControl",
+        "PartsPlan",
+        "SharedMedia",
+        "TreatsAlike",
+        "UnsharedFabric",
+    ),
+    "plugin": ("installed",),
+}

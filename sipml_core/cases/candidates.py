@@ -92,7 +92,7 @@ def search_candidates(job: Job, gpus: int) -> list[Candidate]:
     found: list[Candidate] = []
     for batch in batches(job, gpus):
         for pp, mp in degrees:
-            choices = list(plan_choices(job, pp, gpus // pp // mp, batch))
+            choices = list(plan_choices(job, pp, _stage_gpus(job, gpus, pp) // mp, batch))
             for variant in _variants(job) if mp > 1 else [job]:
                 found += _choices_of(variant, gpus, mp, batch, choices, first=len(found))
     return found

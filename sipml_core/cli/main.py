@@ -22,6 +22,7 @@ from sipml_core.cli.plugins_command import plugins
 from sipml_core.cli.reproduce_command import reproduce
 from sipml_core.cli.run_command import run, validate
 from sipml_core.cli.search_command import explain, search
+from sipml_core.cli.share_command import share
 from sipml_core.cli.store_command import store
 from sipml_core.cli.sweep_command import sweep
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlError
@@ -85,7 +86,7 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, sweep, compare, reproduce, circuits, collectives, plugins, store,
+    run, validate, search, explain, sweep, compare, reproduce, circuits, collectives, share, plugins, store,
     new_experiment, new_plugin,
 ):  # fmt: skip
     main.add_command(command)

@@ -7,7 +7,8 @@ Imports only `fields` and `errors`.
 from sipml_core.model.advanced import FoldableControl, TreatsAlike, UnsharedFabric
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
 from sipml_core.model.caserecord import PASS_KINDS, CaseRecord, CircuitDecision, Images
-from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
+from sipml_core.model.circuitparts import CircuitPart, CircuitParts, PartsPlan
+from sipml_core.model.circuits import CircuitControl, CircuitPlan, SharedMedia, at_rows, check_form
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.collectivecalls import COLLECTIVE_KINDS, CollectiveCall, CollectiveCost
 from sipml_core.model.fabric import Fabric
@@ -72,6 +73,8 @@ __all__ = [
     "CaseResult",
     "CircuitControl",
     "CircuitDecision",
+    "CircuitPart",
+    "CircuitParts",
     "CircuitPlan",
     "Cluster",
     "CollectiveCall",
@@ -97,6 +100,7 @@ __all__ = [
     "Operand",
     "PairArray",
     "PairIndex",
+    "PartsPlan",
     "Phase",
     "Placement",
     "PlacementLimits",
@@ -108,6 +112,7 @@ __all__ = [
     "Result",
     "Role",
     "Routes",
+    "SharedMedia",
     "Split",
     "TaskBuilder",
     "TaskGraph",

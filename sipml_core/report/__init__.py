@@ -38,6 +38,7 @@ if TYPE_CHECKING:
         winners_tables,
         write_search,
     )
+    from sipml_core.report.sharedreport import shared_table, write_shared
     from sipml_core.report.sweepreport import sweep_footnotes, sweep_tables, write_sweep
     from sipml_core.report.tables import footnotes, result_tables
 
@@ -101,6 +102,10 @@ _GIVES = {
         "winners_tables",
         "write_search",
     ),
+    "sharedreport": (
+        "shared_table",
+        "write_shared",
+    ),
     "sweepreport": (
         "sweep_footnotes",
         "sweep_tables",
@@ -140,6 +145,7 @@ __all__ = [
     "result_tables",
     "search_footnotes",
     "search_tables",
+    "shared_table",
     "strategy_tables",
     "summary_lines",
     "sweep_footnotes",
@@ -153,6 +159,7 @@ __all__ = [
     "write_plan",
     "write_result",
     "write_search",
+    "write_shared",
     "write_sweep",
 ]
 

@@ -10,11 +10,13 @@ import sipml_elect_flat
 import sipml_electrical
 import sipml_graph
 import sipml_ocs
+import sipml_photonic
 import sipml_ring
 import sipml_torus
 
 PACKAGES = (
-    sipml_elect_cluster, sipml_elect_flat, sipml_electrical, sipml_graph, sipml_ocs, sipml_ring, sipml_torus,
+    sipml_elect_cluster, sipml_elect_flat, sipml_electrical, sipml_graph, sipml_ocs, sipml_photonic,
+    sipml_ring, sipml_torus,
 )  # fmt: skip
 MODULES = [package.__name__ for package in PACKAGES] + [
     module.name
@@ -25,6 +27,8 @@ MODULES = [package.__name__ for package in PACKAGES] + [
 #: Modules whose examples stand for a hard function: each must have some.
 WITH_EXAMPLES = {
     "sipml_torus.lattice",
+    "sipml_photonic.clos",
+    "sipml_photonic.grid",
     *(f"sipml_ring.{name}" for name in ("circuits", "folding", "ilp", "mcf", "ring_planning")),
 } | {"sipml_ocs.ocs_planning"}
 
