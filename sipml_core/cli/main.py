@@ -18,7 +18,9 @@ from sipml_core.cli.compare_command import compare
 from sipml_core.cli.interrupts import interrupts_noticed
 from sipml_core.cli.keeping import left_behind
 from sipml_core.cli.new_commands import new_experiment, new_plugin
+from sipml_core.cli.plot_command import plot
 from sipml_core.cli.plugins_command import plugins
+from sipml_core.cli.report_command import report
 from sipml_core.cli.reproduce_command import reproduce
 from sipml_core.cli.run_command import run, validate
 from sipml_core.cli.search_command import explain, search
@@ -86,7 +88,8 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, sweep, compare, reproduce, circuits, collectives, share, plugins, store,
+    run, validate, search, explain, sweep, compare, plot, report, reproduce, circuits, collectives, share,
+    plugins, store,
     new_experiment, new_plugin,
 ):  # fmt: skip
     main.add_command(command)
