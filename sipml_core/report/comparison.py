@@ -68,7 +68,7 @@ class ColumnChange:
 
 
 @attrs.frozen(kw_only=True)
-class Comparison:
+class Differences:
     """What differs between two results."""
 
     first: Written
@@ -201,7 +201,7 @@ def _cell(value: Any) -> Any:
         return "" if value is None else str(value)
 
 
-def compared(first: Written, second: Written) -> Comparison:
+def compared(first: Written, second: Written) -> Differences:
     """Return what differs between two results of one kind."""
     shared = [column for column in first.columns if column in second.columns]
     asked = [column for column in shared if first.is_input(column)]
@@ -221,7 +221,7 @@ def compared(first: Written, second: Written) -> Comparison:
     answers = [c for c in shared if not first.is_input(c) and c not in _NEITHER]
     changes = [change for column in answers if (change := _change(column, both, ours, theirs))]
     main = next((column for column in _MAIN if column in answers), "")
-    return Comparison(
+    return Differences(
         first=first,
         second=second,
         key=key,

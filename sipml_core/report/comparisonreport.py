@@ -9,13 +9,13 @@ from rich.table import Table
 from rich.text import Text
 
 from sipml_core.errors import brief
-from sipml_core.report.comparison import Comparison, Key, ratio_of
+from sipml_core.report.comparison import Differences, Key, ratio_of
 
 #: Lines that one table shows.
 SHOWN_LINES = 30
 
 
-def comparison_tables(comparison: Comparison) -> Iterable[Table]:
+def comparison_tables(comparison: Differences) -> Iterable[Table]:
     """Yield what differs in input, then each column that differs, then the rows that moved most."""
     if comparison.inputs:
         table = _table("what was asked", "key", "first", "second")
@@ -38,7 +38,7 @@ def comparison_tables(comparison: Comparison) -> Iterable[Table]:
         yield table
 
 
-def comparison_lines(comparison: Comparison) -> list[str]:
+def comparison_lines(comparison: Differences) -> list[str]:
     """Return what a reader must know beside the tables: rows and columns that only one of them has."""
     first, second = comparison.first.name, comparison.second.name
     lines = [f"{first} and {second}: {comparison.matched} rows in both"]

@@ -24,7 +24,7 @@ from sipml_core.searching import (
     search,
     simulation_key,
 )
-from sipml_core.store import ResultStore
+from sipml_core.store import ResultStore, trim
 from sipml_core.sweeping.points import SweepPoint
 from sipml_core.sweeping.seriesrows import Series, series_row
 from sipml_core.sweeping.sweepfile import Sweep
@@ -96,6 +96,7 @@ def carry_out_sweep(
         raise _too_many(runs, limit)
     if not asked:
         raise ConfigError("the sweep has no point; its conditions leave none")
+    trim(store)
     with executor:
         if sweep.do == "search":
             found = _searched(

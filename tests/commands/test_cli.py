@@ -102,6 +102,18 @@ def test_run_gives_the_same_files_in_two_processes_and_from_the_store(file, tmp_
     assert written(again) == written(one)
 
 
+def test_compare_says_what_was_asked_and_what_came_out(file, tmp_path):
+    """The bandwidth is doubled: the iteration is shorter."""
+    for name, gbps in (("slow", 100), ("fast", 200)):
+        call("run", file, "--set", f"cluster.bandwidth_gbps={gbps}", "--out", tmp_path / name)
+    result = call("compare", tmp_path / "slow", tmp_path / "fast")
+    assert result.exit_code == 0, result.stderr
+    asked, came_out = result.stdout.split("what came out")
+    assert re.search(r"cluster\.bandwidth_gbps\W+100\W+200\b", asked)
+    assert re.search(r"iteration_us\W+1 of 1\b.* -\d", came_out)
+    assert "older format" in refused("compare", tmp_path / "slow", file)
+
+
 def test_what_cannot_be_is_refused_in_several_processes_too(file, tmp_path):
     """One network has no circuits for the scheduler to plan; the other could run."""
     two = 'topology=[{ name = "elect-flat", scheduler = "ring-fast" }, { name = "sip-ring" }]'
