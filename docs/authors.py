@@ -16,7 +16,8 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
         "The values that pass between sipml and a plugin.",
         (
             "BARRIER", "MAX_GPUS", "MAX_SAMPLES", "NO_LINK", "PRECISIONS", "Axis", "BalancedGraph",
-            "COLLECTIVE_KINDS", "CaseResult", "CircuitControl", "CircuitPlan", "Cluster", "CollectiveCall",
+            "COLLECTIVE_KINDS", "CaseResult", "CircuitControl", "CircuitOccupancy", "CircuitPlan", "Cluster",
+            "CollectiveCall",
             "CollectiveCost", "Fabric", "FabricHints", "FabricWords",
             "GroupShape", "MatrixProduct", "Network", "Nodes", "Op", "OpGraph", "OpWork", "Operand",
             "PairArray", "PairIndex", "Phase", "Placement", "PlacementLimits", "Plan", "Precision",

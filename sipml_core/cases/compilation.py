@@ -163,6 +163,7 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     return reuse(
         lowered, template, cluster, order, variant.tiers, variant.rings, variant.in_network,
         library_on(case.communication, variant.fabric, prices), case.framework,
+        variant.fabric.hints.reach_hops if case.plan.forwarding else None,
     )  # fmt: skip
 
 

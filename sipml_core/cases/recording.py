@@ -14,8 +14,8 @@ from sipml_core.scheduling import ScheduledCircuits
 
 #: Samples of all links together, at most; and of each.
 _SAMPLES, _LEAST, _MOST = 8_000_000, 16, 512
-#: Plans that are kept with their resources: those of the first decisions.
-PLANS_KEPT = 200
+#: Plans that are kept with their resources: when there are more, every second goes.
+PLANS_KEPT = 256
 
 
 class DecisionLog:
@@ -25,6 +25,7 @@ class DecisionLog:
         self._driver = driver
         self._gbps = np.zeros(len(driver.network.circuit_src))
         self.decisions: list[CircuitDecision] = []
+        self._plan_every = 1
 
     @property
     def interval_us(self) -> float | None:
@@ -47,9 +48,15 @@ class DecisionLog:
                     after_gbps=settings.gbps[changed],
                     kept_gbps=settings.kept_gbps[changed],
                     dark_us=np.where(dark, settings.dark_us, 0.0)[changed],
-                    plan=self._driver.plan if len(self.decisions) < PLANS_KEPT else None,
+                    plan=self._driver.plan if len(self.decisions) % self._plan_every == 0 else None,
                 )
             )
+            if len(self.decisions) >= PLANS_KEPT * self._plan_every:
+                self._plan_every *= 2
+                self.decisions = [
+                    each if number % self._plan_every == 0 else attrs.evolve(each, plan=None)
+                    for number, each in enumerate(self.decisions)
+                ]
             self._gbps = settings.gbps.copy()
         return settings
 

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect
-from sipml_core.lowering import GroupTasks, GroupTemplate, Library, Lowering, Trees
+from sipml_core.lowering import GroupTasks, GroupTemplate, Library, Lowering, RingForwarding, Trees
 from sipml_core.model import (
     BalancedGraph,
     Cluster,
@@ -192,16 +192,18 @@ def lowered(
     in_network: bool = False,
     library: Library | None = None,
     framework: Framework | None = None,
+    reach_hops: int | None = None,
 ) -> Lowering:
     """Return the template with GPUs for all groups.
 
     `order` as in `Fabric`, `tiers`, `rings` and `in_network` as in `AllReduce`; None: no library and no
-    framework that take time.
+    framework that take time, and nothing is passed on that is further than `reach_hops` on a ring.
     """
     positions = None if order is None else np.array(order, dtype=np.int32)
+    forwarding = RingForwarding(reach_hops=reach_hops, gpus=cluster.gpus) if reach_hops else None
     return Lowering.of(
         template, cluster, order=positions, tiers=tiers, orders=rings,
-        library=library, in_network=in_network, framework=framework,
+        library=library, in_network=in_network, framework=framework, forwarding=forwarding,
     )  # fmt: skip
 
 

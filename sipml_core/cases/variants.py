@@ -143,11 +143,12 @@ def variants_of(
         servers.
     """
     plan, cluster = case.plan, case.interconnect.cluster
-    check_reach(plan, fabric.hints.reach_hops)
+    reach_hops = None if plan.forwarding else fabric.hints.reach_hops
+    check_reach(plan, reach_hops)
     replicas = replica_shape(fabric, plan)
     trees = exchange_trees(exchange, group)
     limits = placement_limits(
-        plan.mp, plan.replicas, fabric.hints.degree, fabric.hints.reach_hops,
+        plan.mp, plan.replicas, fabric.hints.degree, reach_hops,
         ring_peers=plan.ring_peers, stage_peers=plan.stage_peers + plan.block_peers,
         chain=trees.relays and not trees.direct,
     )  # fmt: skip

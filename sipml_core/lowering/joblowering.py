@@ -13,6 +13,7 @@ from sipml_core.lowering.blockexchanges import BlockTransfers
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.expertgroups import load_of_ranks, updating_replicas
+from sipml_core.lowering.forwarding import RingForwarding
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.lowering.hosttime import HostTime
@@ -94,6 +95,8 @@ class Lowering:
     library: Library | None = None
     in_network: bool = False
     framework: Framework = attrs.Factory(Framework)
+    #: How transfers out of reach are passed on; None: there are none.
+    forwarding: RingForwarding | None = None
 
     @classmethod
     def of(
@@ -108,6 +111,7 @@ class Lowering:
         library: Library | None = None,
         in_network: bool = False,
         framework: Framework | None = None,
+        forwarding: RingForwarding | None = None,
     ) -> Lowering:
         """Return the template with GPUs for all groups; see `lower`.
 
@@ -129,6 +133,7 @@ class Lowering:
             library=library,
             in_network=in_network,
             framework=framework or Framework(),
+            forwarding=forwarding,
         )
 
     @property
@@ -167,7 +172,13 @@ class Lowering:
                 builder.depend(marks[-1], mark)
             previous = tasks
             marks.append(mark)
-        return builder.build(np.concatenate(marks))
+        return self._passed_on(builder.build(np.concatenate(marks)), groups)
+
+    def _passed_on(self, tasks: TaskGraph, groups: int) -> TaskGraph:
+        """Return the tasks of the first groups, what is out of reach passed on from GPU to GPU."""
+        if self.forwarding is None:
+            return tasks
+        return self.forwarding.applied(tasks, self.gpu_of.reshape(-1), groups * self.plan.replica_gpus)
 
     def sends(self, groups: int) -> TaskGraph:
         """Return what `tasks` sends, all micro-batches in one transfer.
@@ -184,7 +195,7 @@ class Lowering:
             self._exchange(builder, gpu_of, tasks[:, None], self.plan.micro_batches)
             every = np.broadcast_to(tasks[:, None], (groups, self.plan.micro_batches, tasks.shape[1]))
             self._collectives(builder, every, 0)
-        return builder.build()
+        return self._passed_on(builder.build(), groups)
 
     @property
     def _priorities(self) -> int:

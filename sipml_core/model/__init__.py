@@ -8,7 +8,14 @@ from sipml_core.model.advanced import FoldableControl, TreatsAlike, UnsharedFabr
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
 from sipml_core.model.caserecord import PASS_KINDS, CaseRecord, CircuitDecision, Images
 from sipml_core.model.circuitparts import CircuitPart, CircuitParts, PartsPlan
-from sipml_core.model.circuits import CircuitControl, CircuitPlan, SharedMedia, at_rows, check_form
+from sipml_core.model.circuits import (
+    CircuitControl,
+    CircuitOccupancy,
+    CircuitPlan,
+    SharedMedia,
+    at_rows,
+    check_form,
+)
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.collectivecalls import COLLECTIVE_KINDS, CollectiveCall, CollectiveCost
 from sipml_core.model.fabric import Fabric
@@ -73,6 +80,7 @@ __all__ = [
     "CaseResult",
     "CircuitControl",
     "CircuitDecision",
+    "CircuitOccupancy",
     "CircuitPart",
     "CircuitParts",
     "CircuitPlan",

@@ -140,6 +140,25 @@ def at_rows(values: NDArray[np.float64], row: NDArray[np.intp]) -> NDArray[np.fl
 
 
 @attrs.frozen(kw_only=True, eq=False)
+class CircuitOccupancy:
+    """Which resources of a circuit network a plan uses: channels at places (wavelengths on segments)."""
+
+    #: What places and channels are called, and the groups that they come in: directions, say.
+    place_name: str
+    channel_name: str
+    groups: tuple[str, ...]
+    places: int
+    #: Of each group.
+    channels: tuple[int, ...]
+    #: Group, place and channel of each resource in use, and the pair whose circuit uses it. [used]
+    group: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    place: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    channel: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    src: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
+
+
+@attrs.frozen(kw_only=True, eq=False)
 class CircuitPlan:
     """Capacities of ordered pairs, sorted by (src, dst). Pairs not named have no circuit.
 
@@ -192,6 +211,10 @@ class CircuitPlan:
     def remarks(self) -> tuple[str, ...]:
         """What a reader should know of the plan beside its capacities, a line each."""
         return ()
+
+    def occupancy(self) -> CircuitOccupancy | None:
+        """Return the resources that the circuits use; None: the plan knows of capacities only."""
+        return None
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One record per pair, for CSV and tables; subclasses add their resources."""

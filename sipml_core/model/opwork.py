@@ -107,6 +107,12 @@ def matrix_products(op: Op, ranges: Mapping[str, tuple[int, int]], flops: float)
     >>> sizes = {"n": (0, 2), "s": (0, 8), "t": (0, 8), "a": (0, 3), "e": (0, 4)}
     >>> matrix_products(op(3072.0, [("q", "nsae"), ("k", "ntae")], [("y", "nast")]), sizes, 3072.0)
     (MatrixProduct(batch=6, m=8, n=8.0, k=4),)
+
+    Fused attention is two products in one, which this does not take apart:
+
+    >>> reads = [("q", "nsae"), ("k", "ntae"), ("v", "ntac")]
+    >>> matrix_products(op(6144.0, reads, [("y", "nsac")]), {**sizes, "c": (0, 4)}, 6144.0)
+    ()
     """
     extent = {dim: stop - start for dim, (start, stop) in ranges.items()}
     reads = [_dims(operand) for operand in op.reads]
@@ -117,7 +123,8 @@ def matrix_products(op: Op, ranges: Mapping[str, tuple[int, int]], flops: float)
     for result in sorted(results, key=sorted):
         contracted = frozenset(extent) - result
         factors = [dims for dims in reads if dims & contracted]
-        if not contracted or len(factors) < 2:
+        # Where the first factor lacks a contracted axis there are several products, one after the other.
+        if not contracted or len(factors) < 2 or not contracted <= factors[0]:
             return ()
         batch = result.intersection(*factors)
         m = _size(extent, (result & factors[0]) - batch)

@@ -143,6 +143,11 @@ class Execution:
         doc='what runs again while going backward instead of being kept: nothing, what attention makes of '
         'all pairs of tokens ("selective"), or all but the inputs of layers ("full", or true)',
     )  # fmt: skip
+    forwarding: bool = option(
+        False,
+        doc="on a ring, pass on from GPU to GPU what is beyond the reach of a circuit; false: refuse plans "
+        "with such neighbours",
+    )
     keep_gathered: bool = option(
         True,
         doc="keep what a group has gathered for a product until the product's gradient is made; false: keep "

@@ -119,13 +119,13 @@ def check_reach(plan: Plan, reach_hops: int | None) -> None:
         raise InfeasibleError(
             f"mp={plan.mp}, cp={plan.cp}, ep={plan.ep}, dp={plan.dp}: on the ring the furthest replica that "
             f"shares sequences or experts is {exchanged}, the next replica {replica} hops away, but "
-            f"reach_hops is {reach_hops}; it takes {needed}"
+            f"reach_hops is {reach_hops}; it takes {needed}, or forwarding = true"
         )
     if needed > reach_hops:
         raise InfeasibleError(
             f"mp={plan.mp}, pp={plan.pp}, dp={plan.dp}: on the ring the next GPU of a group is {group}, of "
             f"the next stage {stage}, of the next replica {replica} hops away, but reach_hops is "
-            f"{reach_hops}; it takes {needed}"
+            f"{reach_hops}; it takes {needed}, or forwarding = true"
         )
 
 

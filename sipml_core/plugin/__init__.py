@@ -6,6 +6,7 @@ Imports only `model`, `fields` and `errors`.
 
 from sipml_core.plugin.hookspecs import hookimpl
 from sipml_core.plugin.interfaces import (
+    Allocator,
     AllReduce,
     Communication,
     Component,
@@ -26,6 +27,7 @@ from sipml_core.plugin.signals import interrupts_blocked
 __all__ = [
     "API_VERSION",
     "AllReduce",
+    "Allocator",
     "Communication",
     "Component",
     "Convergence",

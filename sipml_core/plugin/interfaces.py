@@ -300,3 +300,28 @@ class Communication(Component):
     @abstractmethod
     def cost(self, call: CollectiveCall) -> CollectiveCost:
         """Return what one call costs: the same for equal calls, and never less time for more bytes."""
+
+
+class Allocator(Component):
+    """Gives the jobs of a shared cluster their GPUs."""
+
+    @abstractmethod
+    def allocate(
+        self, free: NDArray[np.bool_], gpus: int, *, units: tuple[int, ...], number: int
+    ) -> NDArray[np.int32] | None:
+        """Return the GPUs of a job in the order of its ranks, or None where it has to wait.
+
+        The same arguments always give the same answer.
+
+        Parameters
+        ----------
+        free
+            Which GPUs no job has. [cluster's GPUs]
+        gpus
+            How many the job needs, each of them free.
+        units
+            GPUs of each kind of unit of the network (servers, racks), inner first: GPUs i and j share a
+            unit of n if ``i // n == j // n``.
+        number
+            Of the job, in order of arrival, from 0: what a random choice depends on.
+        """

@@ -20,6 +20,7 @@ import pluggy
 from sipml_core.errors import ConfigError, PluginError, unknown
 from sipml_core.plugin import hookspecs
 from sipml_core.plugin.interfaces import (
+    Allocator,
     AllReduce,
     Communication,
     Component,
@@ -57,6 +58,7 @@ ROLES: Mapping[str, tuple[str, type[Component]]] = {
     "exchange": ("sipml_exchanges", Exchange),
     "all_reduce": ("sipml_all_reduces", AllReduce),
     "communication": ("sipml_communication", Communication),
+    "allocator": ("sipml_allocators", Allocator),
 }
 
 

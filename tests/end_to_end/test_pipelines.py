@@ -195,3 +195,23 @@ def test_a_ring_names_the_reach_that_a_plan_takes(registry):
     row = run(registry, tables(topology, mp=4, pp=4, dp=3, workload={**GPT, "heads": 4}))
     assert (row.status, row.pp) == ("infeasible", 4)
     assert "next stage 4, of the next replica 16 hops away, but reach_hops is 8; it takes 16" in row.reason
+    assert row.reason.endswith("or forwarding = true")
+
+
+@pytest.mark.parametrize("zero", [0, 3])
+def test_what_is_out_of_reach_is_passed_on(registry, zero):
+    """mp 2, pp 4, dp 4, reach 4: gradients to the next replica, 8 away, are sent twice; folded as full."""
+    own = {
+        "workload": SMALLER, "mp": 2, "pp": 4, "dp": 4, "exchange": "chain", "zero": zero, "global_batch": 8
+    }  # fmt: skip
+    topology = {"name": "sip-ring", "reach_hops": 4, "interval_us": "1 ms"}
+    near = run(registry, tables({**topology, "reach_hops": 8}, **own))
+    full, folded = (
+        run(registry, tables(topology, **own, forwarding=True), fold=f) for f in ("never", "auto")
+    )
+    assert run(registry, tables(topology, **own)).status == "infeasible"
+    assert full.network_bytes == pytest.approx(near.network_bytes + near.gradient_bytes, rel=0.02)
+    assert full.network_bytes == pytest.approx(folded.network_bytes)
+    assert folded.iteration_us == pytest.approx(full.iteration_us, rel=1e-9)
+    assert any(note.startswith("simulated 1 of 4") for note in folded.notes)
+    assert near.iteration_us > 0
