@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.cases.case import Case
+from sipml_core.cases.circuitprices import circuit_prices
 from sipml_core.cases.gating import gating_pairs
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import (
@@ -25,10 +26,17 @@ from sipml_core.cases.steps import (
     network_prices,
     whole_job,
 )
-from sipml_core.cases.variants import Variant, exchange_trees, group_shape, offered_exchanges, variants_of
+from sipml_core.cases.variants import (
+    Variant,
+    exchange_trees,
+    gpus_of,
+    group_shape,
+    offered_exchanges,
+    variants_of,
+)
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
-from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
+from sipml_core.model import Fabric, Network, Plan, Prices, TaskGraph, TreatsAlike
 from sipml_core.scheduling import BYTES, GATING, RULES, DemandRule, ScheduledCircuits
 
 T = TypeVar("T")
@@ -48,6 +56,8 @@ class CompiledCase:
     traffic: TrafficBytes
     #: One plan gives some pair of the job fewer than two circuits, which is why they are planned by bytes.
     crowded: bool = False
+    #: In which round of choosing layout and circuits in turn its layout was chosen.
+    round: int = 1
 
     @property
     def case(self) -> Case:
@@ -111,7 +121,8 @@ def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
         In no variant does the plan fit the memory, the degree and the reach of the interconnect, with a
         route for each pair that must talk.
     """
-    return _in_each_variant(case, reuse, compiled_by_rules)
+    found = _in_each_variant(case, reuse, compiled_by_rules)
+    return [*found, *_later_rounds(found, reuse)]
 
 
 def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
@@ -143,6 +154,43 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
     if not found:
         raise refusals[0]  # on circuits that of the chain, which is the least limited
     return found
+
+
+def _later_rounds(first: list[CompiledCase], reuse: Reuse) -> list[CompiledCase]:
+    """Return the case with the layouts that are chosen with what circuits give, not only ports.
+
+    Circuits are planned for the traffic of a layout, the layout is chosen again with what they give, and so
+    on, until it is one that was there or all `rounds` are over; with each exchange that can run.
+    """
+    found: list[CompiledCase] = []
+    exchanges = {compiled.variant.exchange.name: compiled for compiled in reversed(first)}
+    for latest in exchanges.values():
+        variant, prices = latest.variant, Prices.flat(latest.case.interconnect.cluster.bandwidth_gbps)
+        case, seen = variant.case, {_layout_of(latest)}
+        if case.plan.mp == 1 or case.job.table.layout != "auto" or latest.circuits is None:
+            continue
+        for number in range(2, case.interconnect.circuit_keys.rounds + 1):
+            assert latest.circuits is not None
+            prices = circuit_prices(
+                latest.circuits.plan, gpus_of(variant.fabric, case.plan), case.plan.mp, prices
+            )
+            try:
+                chosen = variants_of(case, variant.fabric, variant.exchange, variant.group, prices, reuse)
+                made = [each for one in chosen for each in compiled_by_rules(one, reuse)]
+            except InfeasibleError:
+                break
+            latest = made[0]
+            if _layout_of(latest) in seen:
+                break
+            seen.add(_layout_of(latest))
+            found += [attrs.evolve(each, round=number) for each in made]
+    return found
+
+
+def _layout_of(compiled: CompiledCase) -> tuple[Hashable, ...]:
+    """Return what tells the layout of a case from others."""
+    graph = compiled.variant.placement.graph
+    return tuple(graph.split_dim), tuple(graph.parts.tolist()), tuple(graph.duplicated)
 
 
 def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
