@@ -109,7 +109,7 @@ def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResu
         all_reduce=plan.all_reduce,
         exchange=plan.exchange,
         **attrs.asdict(times),
-        network_bytes=float(compiled.tasks.size_bytes.sum()) * compiled.repeats / plan.iterations,
+        network_bytes=_network_bytes(compiled),
         gradient_bytes=compiled.traffic.gradients,
         memory_bytes=compiled.variant.memory_bytes,
         samples_per_s=samples_per_s,
@@ -123,6 +123,13 @@ def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResu
         notes=(*job.workload.notes, *compiled.notes, *_notes(compiled, times), *notes),
         **_stages(plan),
     )
+
+
+def _network_bytes(compiled: CompiledCase) -> float:
+    """Return what one iteration sends, without what a communication library adds on the wire. [bytes]"""
+    if not compiled.case.communication.free:
+        return compiled.traffic.total
+    return float(compiled.tasks.size_bytes.sum()) * compiled.repeats / compiled.plan.iterations
 
 
 def _notes(compiled: CompiledCase, times: IterationTimes) -> Iterator[str]:
@@ -158,6 +165,7 @@ def _stages(plan: Plan) -> dict[str, Any]:
         "micro_batch": plan.micro_samples,
         "schedule": plan.schedule if plan.pp > 1 or plan.micro_batches > 1 else "",
         "zero": plan.zero,
+        "bubble": plan.bubble,
     }
 
 

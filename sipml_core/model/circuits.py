@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from functools import cached_property
 from typing import Any
 
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sipml_core.errors import PluginError
 from sipml_core.fields import at_least, float64_vector, int32_vector, int64_vector, positive
 from sipml_core.model.pairs import PairIndex
+from sipml_core.model.routes import PairArray, Routes
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -54,6 +55,10 @@ class CircuitControl:
     all_dark: bool = False
     #: One-shot circuits: pairs that get none are relayed through a GPU they both reach.
     relay: bool = False
+    #: Packets beside circuits: what pairs cross that have no circuit in the first plan, for the whole job.
+    packets: Callable[[PairArray, PairArray], Routes] | None = None
+    #: Pairs whose circuits would carry less than this in the whole job get none. [bytes]
+    packets_below_bytes: float = attrs.field(default=0.0, validator=at_least(0))
 
     def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which ordered pairs can ever hold a circuit. [pairs]"""
@@ -135,6 +140,25 @@ def at_rows(values: NDArray[np.float64], row: NDArray[np.intp]) -> NDArray[np.fl
 
 
 @attrs.frozen(kw_only=True, eq=False)
+class CircuitOccupancy:
+    """Which resources of a circuit network a plan uses: channels at places (wavelengths on segments)."""
+
+    #: What places and channels are called, and the groups that they come in: directions, say.
+    place_name: str
+    channel_name: str
+    groups: tuple[str, ...]
+    places: int
+    #: Of each group.
+    channels: tuple[int, ...]
+    #: Group, place and channel of each resource in use, and the pair whose circuit uses it. [used]
+    group: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    place: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    channel: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    src: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
+
+
+@attrs.frozen(kw_only=True, eq=False)
 class CircuitPlan:
     """Capacities of ordered pairs, sorted by (src, dst). Pairs not named have no circuit.
 
@@ -187,6 +211,10 @@ class CircuitPlan:
     def remarks(self) -> tuple[str, ...]:
         """What a reader should know of the plan beside its capacities, a line each."""
         return ()
+
+    def occupancy(self) -> CircuitOccupancy | None:
+        """Return the resources that the circuits use; None: the plan knows of capacities only."""
+        return None
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One record per pair, for CSV and tables; subclasses add their resources."""

@@ -61,7 +61,7 @@ def _of_variant(traffic: CaseTraffic) -> Estimate:
 def _groups(lowering: Lowering, server_gpus: int | None) -> int:
     """Groups that stand for all: those of one server where whole groups fill whole servers, else one."""
     groups = (server_gpus or 0) // lowering.plan.replica_gpus
-    fits = groups > 1 and groups % lowering.period == 0 and lowering.plan.dp % groups == 0
+    fits = groups > 1 and groups % lowering.period == 0 and lowering.plan.replicas % groups == 0
     return groups if fits else lowering.period
 
 
