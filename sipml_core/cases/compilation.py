@@ -38,7 +38,7 @@ from sipml_core.cases.variants import (
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
 from sipml_core.model import Fabric, Network, Plan, Prices, TaskGraph, TreatsAlike
-from sipml_core.scheduling import BYTES, GATING, RULES, DemandRule, ScheduledCircuits
+from sipml_core.scheduling import BYTES, GATING, DemandRule, ScheduledCircuits, rules_to_try
 
 T = TypeVar("T")
 
@@ -225,12 +225,11 @@ def compiled_by_rules(variant: Variant, reuse: Reuse) -> list[CompiledCase]:
     if fewest < (2 if demand == "gating" else 1):
         return [attrs.evolve(by_bytes, crowded=True)]
     gates = gating_pairs(variant_lowering(variant, reuse))
-    rules = (GATING,) if demand == "gating" else RULES
+    rules = (GATING,) if demand == "gating" else rules_to_try(circuits.interval_us)
     found = [] if demand == "gating" else [by_bytes]
     for rule in rules:
-        if rule.of_interval == 0 or circuits.interval_us is not None:
-            with suppress(InfeasibleError):
-                found.append(compile_variant(variant, reuse, rule, gates))
+        with suppress(InfeasibleError):
+            found.append(compile_variant(variant, reuse, rule, gates))
     return found or [by_bytes]
 
 
