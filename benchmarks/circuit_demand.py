@@ -4,8 +4,8 @@
 
 Columns: iteration time with `demand = "bytes"` [ms]; of it what "gating" and "auto" take, the estimator
 `oracle` with bytes, and the rule that "auto" kept. V100, mixed precision, a sample for each GPU, direct
-exchange; SiP-Ring with a reach of 16 (6 of 16 GPUs), SiP-OCS with 16 switches, re-planned every 100 us with 20 us of
-dark, and set once.
+exchange; SiP-Ring with a reach of 16 (6 of 16 GPUs), SiP-OCS with 16 switches, re-planned every 100 us with
+20 us of dark, and set once.
 """
 
 from __future__ import annotations

@@ -7,19 +7,22 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "plugin": (
         "The interfaces to subclass, and the mark of a hook.",
         (
-            "API_VERSION", "AllReduce", "Component", "Convergence", "DemandForecast", "Estimator", "Exchange",
-            "GpuModel", "Placer", "Scheduler", "Topology", "Workload", "hookimpl", "load",
+            "API_VERSION", "AllReduce", "Communication", "Component", "Convergence", "DemandForecast",
+            "Estimator", "Exchange", "GpuModel", "Placer", "Scheduler", "Topology", "Workload", "hookimpl",
+            "load",
         ),
     ),
     "model": (
         "The values that pass between sipml and a plugin.",
         (
             "BARRIER", "MAX_GPUS", "MAX_SAMPLES", "NO_LINK", "PRECISIONS", "Axis", "BalancedGraph",
-            "CaseResult", "CircuitControl", "CircuitOccupancy", "CircuitPlan", "Cluster", "Fabric", "FabricHints", "FabricWords",
-            "GroupShape", "Network", "Nodes", "Op", "OpGraph", "OpWork", "Operand", "PairArray", "PairIndex",
-            "Phase", "Placement", "PlacementLimits", "Plan", "Precision", "ReplicaShape", "Result", "Role",
+            "COLLECTIVE_KINDS", "CaseResult", "CircuitControl", "CircuitOccupancy", "CircuitPlan", "Cluster",
+            "CollectiveCall", "CollectiveCost", "Fabric", "FabricHints", "FabricWords",
+            "GroupShape", "MatrixProduct", "Network", "Nodes", "Op", "OpGraph", "OpWork", "Operand",
+            "PairArray", "PairIndex", "Phase", "Placement", "PlacementLimits", "Plan", "Precision",
+            "ReplicaShape", "Result", "Role",
             "Routes", "Split", "TaskBuilder", "TaskGraph", "Tensor", "Timeline", "TrafficMatrix",
-            "check_form", "check_routes", "op_work", "precision", "sorted_unique",
+            "check_form", "check_routes", "hashed_choice", "op_work", "precision", "sorted_unique",
         ),
     ),
     "fields": (
@@ -50,12 +53,24 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "testing": (
         "Suites of laws to subclass in a test file: see [laws](laws.md).",
         (
-            "AllReduceConformance", "EstimatorConformance", "ExchangeConformance", "GpuModelConformance",
-            "LawBroken", "PlacerConformance", "SchedulerConformance", "TopologyConformance",
+            "AllReduceConformance", "CommunicationConformance", "EstimatorConformance",
+            "ExchangeConformance", "GpuModelConformance", "LawBroken", "PlacerConformance",
+            "SchedulerConformance", "TopologyConformance",
             "WorkloadConformance",
         ),
     ),
 }  # fmt: skip
 
 #: Of them, what few plugins need: see docs/plugins/advanced.md.
-ADVANCED = {"model": ("FoldableControl", "TreatsAlike", "UnsharedFabric")}
+ADVANCED = {
+    "model": (
+        "CircuitPart",
+        "CircuitParts",
+        "FoldableControl",
+        "PartsPlan",
+        "SharedMedia",
+        "TreatsAlike",
+        "UnsharedFabric",
+    ),
+    "plugin": ("installed",),
+}

@@ -8,11 +8,23 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sipml_core.allocation import ALLOCATORS
 from sipml_core.collectives import ALL_REDUCES, EXCHANGES
+from sipml_core.communication import LIBRARIES
 from sipml_core.estimators import ESTIMATORS
 from sipml_core.gpus import GPU_MODELS
 from sipml_core.placement import PLACERS
-from sipml_core.plugin import AllReduce, Estimator, Exchange, GpuModel, Placer, Workload, hookimpl
+from sipml_core.plugin import (
+    Allocator,
+    AllReduce,
+    Communication,
+    Estimator,
+    Exchange,
+    GpuModel,
+    Placer,
+    Workload,
+    hookimpl,
+)
 from sipml_core.workloads import WORKLOADS
 
 
@@ -44,3 +56,13 @@ def sipml_exchanges() -> Iterable[type[Exchange]]:
 @hookimpl
 def sipml_all_reduces() -> Iterable[type[AllReduce]]:
     return ALL_REDUCES
+
+
+@hookimpl
+def sipml_communication() -> Iterable[type[Communication]]:
+    return LIBRARIES
+
+
+@hookimpl
+def sipml_allocators() -> Iterable[type[Allocator]]:
+    return ALLOCATORS

@@ -9,6 +9,7 @@ from sipml_core.cases.candidates import Candidate, search_candidates
 from sipml_core.cases.case import Case
 from sipml_core.cases.checking import check_experiment
 from sipml_core.cases.clock import Clock
+from sipml_core.cases.collectiveruns import CollectiveBench, CollectiveTime, bus_factor
 from sipml_core.cases.compilation import CaseTraffic, case_traffic, compile_case
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
 from sipml_core.cases.planning import plan_circuits
@@ -25,12 +26,15 @@ __all__ = [
     "Case",
     "CaseTraffic",
     "Clock",
+    "CollectiveBench",
+    "CollectiveTime",
     "ExperimentRun",
     "Gain",
     "Goal",
     "Reuse",
     "SimulatedCase",
     "balanced_graph",
+    "bus_factor",
     "case_of",
     "case_traffic",
     "check_experiment",

@@ -21,6 +21,7 @@ from sipml_core.cases.steps import (
     circuits_for,
     first_groups,
     group_template,
+    library_on,
     lowered,
     network_prices,
     whole_job,
@@ -80,7 +81,7 @@ class CompiledCase:
         if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
             notes.append(f"GPUs of a group exchange by {self.variant.exchange.name!r}")
         if self.repeats > 1:
-            notes.append(f"simulated {self.plan.dp // self.repeats} of {self.plan.dp} groups")
+            notes.append(f"simulated {self.plan.replicas // self.repeats} of {self.plan.replicas} groups")
         if self.circuits and self.case.interconnect.circuit_keys.demand != "bytes":
             why = ": too few to give every pair of the job two at once" if self.crowded else ""
             notes.append(f"circuits are planned {self.circuits.rule.summary}{why}")
@@ -157,7 +158,13 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     relays = trees.relays and not trees.direct
     template = reuse(group_template, variant.placement, variant.plan, parents, relays, group)
     order = None if variant.fabric.hints.order is None else tuple(variant.fabric.hints.order.tolist())
-    return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers, variant.rings)
+    case, cluster = variant.case, variant.case.interconnect.cluster
+    prices = reuse(network_prices, variant.fabric, case.plan, cluster.bandwidth_gbps)
+    return reuse(
+        lowered, template, cluster, order, variant.tiers, variant.rings, variant.in_network,
+        library_on(case.communication, variant.fabric, prices), case.framework,
+        variant.fabric.hints.reach_hops if case.plan.forwarding else None,
+    )  # fmt: skip
 
 
 def compiled_by_rules(variant: Variant, reuse: Reuse) -> list[CompiledCase]:
@@ -245,7 +252,7 @@ def _folded(
         The experiment requires folding, and it would not be exact.
     """
     interconnect, fabric, wanted = variant.case.interconnect, variant.fabric, variant.case.engine.fold
-    if wanted == "never" or lowering.plan.dp == 1:
+    if wanted == "never" or lowering.plan.replicas == 1:
         return None
     try:
         _refuse_unforeseen(variant)

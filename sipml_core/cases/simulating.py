@@ -56,6 +56,7 @@ def components(case: Case) -> tuple[Component | None, ...]:
     interconnect = case.interconnect
     return (
         case.job.workload, case.job.placer, case.gpu, *case.job.exchanges, *case.job.all_reduces,
+        case.communication,
         interconnect.scheduler, interconnect.estimator, interconnect.topology,
     )  # fmt: skip
 

@@ -6,8 +6,6 @@ Those that several cases share (`op_graph`, `op_layout`, `balanced_graph`, `plac
 
 from __future__ import annotations
 
-from functools import partial
-
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -15,11 +13,12 @@ from numpy.typing import NDArray
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect
-from sipml_core.lowering import GroupTasks, GroupTemplate, Lowering, Trees
+from sipml_core.lowering import GroupTasks, GroupTemplate, Library, Lowering, RingForwarding, Trees
 from sipml_core.model import (
     BalancedGraph,
     Cluster,
     Fabric,
+    Framework,
     Network,
     OpGraph,
     Placement,
@@ -32,18 +31,13 @@ from sipml_core.model import (
 )
 from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
-from sipml_core.plugin import GpuModel, Placer, Topology, WeightedRing, Workload
+from sipml_core.plugin import Communication, GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
     BYTES,
     DemandRule,
     ScheduledCircuits,
-    circuit_traffic,
-    crowded,
-    job_bytes,
+    driven,
     refuse_control,
-    refuse_unserved,
-    unserved_pairs,
-    with_relays,
 )
 
 
@@ -75,9 +69,12 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         refuse_control(scheduler, fabric.circuits)
 
 
-def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:
-    """Return the ops of one training step of `samples` samples on one replica."""
-    return workload.graph(samples, precision)
+def op_graph(workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1) -> OpGraph:
+    """Return the ops of one training step of `samples` samples on one replica.
+
+    With `cp` and `ep` it is one of so many that share sequences, and experts.
+    """
+    return (workload if cp == ep == 1 else workload.divided(cp, ep)).graph(samples, precision)
 
 
 def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:
@@ -192,10 +189,45 @@ def lowered(
     order: tuple[int, ...] | None,
     tiers: tuple[int, ...],
     rings: tuple[WeightedRing, ...],
+    in_network: bool = False,
+    library: Library | None = None,
+    framework: Framework | None = None,
+    reach_hops: int | None = None,
 ) -> Lowering:
-    """Return the template with GPUs for all groups; `order` as in `Fabric`, the rest as in `AllReduce`."""
+    """Return the template with GPUs for all groups.
+
+    `order` as in `Fabric`, `tiers`, `rings` and `in_network` as in `AllReduce`; None: no library and no
+    framework that take time, and nothing is passed on that is further than `reach_hops` on a ring.
+    """
     positions = None if order is None else np.array(order, dtype=np.int32)
-    return Lowering.of(template, cluster, order=positions, tiers=tiers, orders=rings)
+    forwarding = RingForwarding(reach_hops=reach_hops, gpus=cluster.gpus) if reach_hops else None
+    return Lowering.of(
+        template, cluster, order=positions, tiers=tiers, orders=rings,
+        library=library, in_network=in_network, framework=framework, forwarding=forwarding,
+    )  # fmt: skip
+
+
+def library_on(communication: Communication, fabric: Fabric, prices: Prices) -> Library | None:
+    """Return a communication library on a fabric; None: it costs nothing."""
+    if communication.free:
+        return None
+    return Library(
+        communication=communication,
+        group_gbps=prices.group_gbps,
+        replica_gbps=prices.replica_gbps,
+        server=servers_of(fabric),
+    )
+
+
+def servers_of(fabric: Fabric) -> tuple[int, ...]:
+    """Return the server of each GPU; none: the fabric has no servers. [gpus]"""
+    size = fabric.hints.server_gpus
+    if size is None:
+        return ()
+    place = np.arange(fabric.gpus)
+    if fabric.hints.order is not None:
+        place[fabric.hints.order] = np.arange(fabric.gpus)
+    return tuple((place // size).tolist())
 
 
 def first_groups(lowering: Lowering, groups: int) -> TaskGraph:
@@ -250,23 +282,8 @@ def circuits_for(
     control, scheduler, estimator = fabric.circuits, interconnect.scheduler, interconnect.estimator
     if control is None or scheduler is None or estimator is None:
         return Driven(network=network, circuits=None)
-    total_bytes = job_bytes(network, tasks)
-    driver = ScheduledCircuits(
-        control=control,
-        scheduler=scheduler,
-        estimator=estimator.start_where(
-            network, tasks, crowded=partial(crowded, scheduler, control, network)
-        ),
-        network=network,
-        total_bytes=total_bytes,
-        rule=rule,
-        gates=gates,
-        replan_above=interconnect.circuit_keys.replan_above,
-    )
-    if control.interval_us is None and len(unserved_pairs(network, driver.plan)):
-        if not control.relay:
-            refuse_unserved(network, driver.plan, control.circuits_per_gpu)
-        relayed = with_relays(fabric, driver.plan, circuit_traffic(network, total_bytes))
-        network = Network.of(relayed, tasks)
-        driver = driver.on(network)
-    return Driven(network=network, circuits=driver)
+    network, circuits = driven(
+        fabric, scheduler, estimator, tasks, network,
+        rule=rule, gates=gates, replan_above=interconnect.circuit_keys.replan_above,
+    )  # fmt: skip
+    return Driven(network=network, circuits=circuits)

@@ -14,6 +14,7 @@ import click
 from sipml_core import __version__
 from sipml_core.cli.cache_command import cache
 from sipml_core.cli.circuits_command import circuits
+from sipml_core.cli.collectives_command import collectives
 from sipml_core.cli.interrupts import interrupts_noticed
 from sipml_core.cli.keeping import left_behind
 from sipml_core.cli.new_commands import new_experiment, new_plugin
@@ -23,6 +24,7 @@ from sipml_core.cli.report_command import report
 from sipml_core.cli.reproduce_command import reproduce
 from sipml_core.cli.run_command import run, validate
 from sipml_core.cli.search_command import explain, search
+from sipml_core.cli.share_command import share
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlError
 
 #: Exit status: nothing could be started / what was started did not end / 128 + SIGINT, as shells have it.
@@ -84,7 +86,7 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, plot, report, reproduce, circuits, plugins, cache, new_experiment,
-    new_plugin,
+    run, validate, search, explain, plot, report, reproduce, circuits, collectives, share, plugins, cache,
+    new_experiment, new_plugin,
 ):  # fmt: skip
     main.add_command(command)

@@ -104,7 +104,7 @@ def explain(
     topology: str | None,
     steps: int,
 ) -> None:
-    """Say how each op of FILE's workloads is cut under [strategy], why, and what came second.
+    """Say what FILE's workloads are made of, how ops are cut under [strategy], why, and what came second.
 
     Of the folder of a result, or with --time: what its time was made of. The critical path goes back from the
     end of the run to its start over what each task and transfer waited for last; what would shorten it is
@@ -117,11 +117,11 @@ def explain(
     if of_time or file.is_dir() or file.name == "result.json":
         _explain_time(file, overrides, seed, (workload, topology), steps)
         return
-    from sipml_core.report import strategy_tables
+    from sipml_core.report import counts_tables, strategy_tables
 
     _, experiment = opened(file, overrides, seed)
     shown = console()
-    for table in strategy_tables(experiment, shown.width):
+    for table in (*counts_tables(experiment, shown.width), *strategy_tables(experiment, shown.width)):
         shown.print(table)
 
 

@@ -256,7 +256,11 @@ class ReferenceSession:
             elif self.tasks.gpu[node] == BARRIER:
                 self._events += 1
                 self.start_us[node] = self._now_us
-                todo += self._finish(node)
+                duration_us = float(self.tasks.duration_us[node])
+                if duration_us > 0:
+                    heapq.heappush(self._ends, (self._now_us + duration_us, node))
+                else:
+                    todo += self._finish(node)
             else:
                 heapq.heappush(self._ready[self.tasks.gpu[node]], (int(self.tasks.priority[node]), node))
 
@@ -289,7 +293,7 @@ class ReferenceSession:
         if transfer >= 0:
             for gpu in self._ends_of(transfer):
                 del self._pending[gpu][transfer]
-        else:
+        elif self.tasks.gpu[node] != BARRIER:
             self._running[self.tasks.gpu[node]] = None
         for freed in self._finish(node):
             self._release(freed)
@@ -315,6 +319,7 @@ class ReferenceSession:
             self._pending[gpu][transfer] = True
         pair = self.network.transfer_pair[transfer]
         latency_us = float(self.tasks.latency_steps[transfer] * self.network.pair_latency_us[pair])
+        latency_us += float(self.tasks.startup_us[transfer]) if len(self.tasks.startup_us) else 0.0
         node = self.tasks.compute_tasks + transfer
         if latency_us > 0 or self.tasks.size_bytes[transfer] == 0:
             heapq.heappush(self._ends, (self._now_us + latency_us, node))

@@ -15,9 +15,6 @@ from sipml_core.model.network import Network
 from sipml_core.model.taskgraph import TaskGraph
 from sipml_core.model.timeline import Timeline
 
-#: Why something is sent: parts of ops, between stages, to experts, between parts of sequences, sums over
-#: replicas.
-TRAFFIC_KINDS = ("tensor", "pipeline", "expert", "context", "gradient")
 #: What a compute task is part of.
 PASS_KINDS = ("forward", "backward", "weights", "optimizer")
 
@@ -125,17 +122,11 @@ class CaseRecord:
         """Return the receiver of each transfer, not who stands for it. [transfers]"""
         return self.tasks.dst if self.images is None else self.images.pair_dst[self.network.transfer_pair]
 
-    @cached_property
-    def kind(self) -> NDArray[np.int32]:
-        """Return why each transfer is sent, an index into `TRAFFIC_KINDS`. [transfers]
-
-        Activations are of a kind by where they go: inside a stage, or between stages. Parameters that are
-        gathered from other replicas count with the sums of gradients.
-        """
-        src, dst = self.tasks.src, self.transfer_dst
-        inside = np.where(self.stage[src] == self.stage[dst], 0, TRAFFIC_KINDS.index("pipeline"))
-        summed = (self.bucket >= 0) | (self.replica[src] != self.replica[dst])
-        return np.where(summed, TRAFFIC_KINDS.index("gradient"), inside).astype(np.int32)
+    @property
+    def kind(self) -> NDArray[np.int8]:
+        """Return why each transfer is sent, an index into `TRAFFIC_KINDS`. [transfers]"""
+        assert self.tasks.kind is not None
+        return self.tasks.kind
 
     @property
     def whole_links(self) -> NDArray[np.int64]:

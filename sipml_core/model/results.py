@@ -13,6 +13,8 @@ from sipml_core.model.timeline import Timeline
 
 #: What became of a case: it ran / it cannot run / a limit or an interrupt ended it / something broke.
 OK, INFEASIBLE, UNFINISHED, FAILED = "ok", "infeasible", "unfinished", "failed"
+#: Mark of columns that only language models have.
+LANGUAGE = "language"
 
 
 def _column(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
@@ -22,6 +24,13 @@ def _column(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
 def _number(doc: str, unit: str = "") -> Any:
     """A column that is empty where the case did not run."""
     return _column(doc, unit, None)
+
+
+def _of_language(doc: str, unit: str = "") -> Any:
+    """A column that only language models have; files without one leave it out."""
+    return attrs.field(
+        default=None, metadata={"doc": f"{doc}, of a language model", "unit": unit, LANGUAGE: True}
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -79,8 +88,41 @@ class CaseResult:
         "order of the passes of a stage; empty where there is nothing to order", default=""
     )
     zero: int | None = _column(
-        "what replicas share: nothing (0), optimizer state (1), gradients too (2)", default=None
+        "what replicas share: nothing (0), optimizer state (1), gradients too (2), parameters too (3)",
+        default=None,
     )
+    bubble: float | None = _column(
+        "part of an iteration in which GPUs wait for their pipeline, with equal stages and a free network: "
+        "(p - 1) / (m + p - 1) for p stages and m micro-batches; idle_us / iteration_us is what there was",
+        default=None,
+    )
+
+    tokens_per_s_gpu: float | None = _of_language("tokens trained in a second by one GPU", "1/s")
+    model_tflops_gpu: float | None = _of_language(
+        "model FLOPs of one GPU in a second, attention in full, nothing that runs again", "TFLOP/s"
+    )
+    mfu: float | None = _of_language("these as a part of the GPU's peak (MFU)")
+    mfu_needed: float | None = _of_language("the same, attention counted where masks and windows leave it")
+    hfu: float | None = _of_language("MFU with what runs again while going backward (HFU)")
+    tensor_exposed_us: float | None = _of_language("of exposed_us, waiting for parts of ops", "us")
+    pipeline_exposed_us: float | None = _of_language("of exposed_us, waiting for other stages", "us")
+    expert_exposed_us: float | None = _of_language("of exposed_us, waiting for rows of experts", "us")
+    context_exposed_us: float | None = _of_language(
+        "of exposed_us, waiting for other parts of a sequence", "us"
+    )
+    gradient_exposed_us: float | None = _of_language("of exposed_us, waiting for what replicas share", "us")
+    tensor_bytes: float | None = _of_language("of network_bytes, parts of ops", "bytes")
+    pipeline_bytes: float | None = _of_language("of network_bytes, between stages", "bytes")
+    expert_bytes: float | None = _of_language("of network_bytes, to and from experts", "bytes")
+    context_bytes: float | None = _of_language("of network_bytes, between parts of a sequence", "bytes")
+    memory_parameters_bytes: float | None = _of_language("of memory_bytes, parameters", "bytes")
+    memory_gradients_bytes: float | None = _of_language("of memory_bytes, their gradients", "bytes")
+    memory_optimizer_bytes: float | None = _of_language("of memory_bytes, states of the optimizer", "bytes")
+    memory_activations_bytes: float | None = _of_language(
+        "of memory_bytes, the batch and what is kept for going backward", "bytes"
+    )
+    training_days: float | None = _of_language("time for its training_tokens", "days")
+    training_gpu_hours: float | None = _of_language("that times the GPUs", "GPU-hours")
 
     @property
     def ran(self) -> bool:

@@ -10,7 +10,9 @@ import pluggy
 if TYPE_CHECKING:
     from sipml_core.model import Result
     from sipml_core.plugin.interfaces import (
+        Allocator,
         AllReduce,
+        Communication,
         Estimator,
         Exchange,
         GpuModel,
@@ -70,6 +72,16 @@ def sipml_exchanges() -> Iterable[type[Exchange]]:  # type: ignore[empty-body]
 @hookspec
 def sipml_all_reduces() -> Iterable[type[AllReduce]]:  # type: ignore[empty-body]
     """All-reduces over replicas that this plugin offers. Called once, when plugins load; names are unique."""
+
+
+@hookspec
+def sipml_communication() -> Iterable[type[Communication]]:  # type: ignore[empty-body]
+    """Communication libraries that this plugin offers. Called once, when plugins load; names are unique."""
+
+
+@hookspec
+def sipml_allocators() -> Iterable[type[Allocator]]:  # type: ignore[empty-body]
+    """Allocations of GPUs to jobs that this plugin offers. Called once, when plugins load."""
 
 
 @hookspec

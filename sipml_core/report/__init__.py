@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 if TYPE_CHECKING:
     from sipml_core.report.casepictures import PictureLook
     from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
+    from sipml_core.report.collectivetables import ELEMENT_BYTES, collective_table, write_collectives
     from sipml_core.report.components import (
         component_page,
         components_table,
@@ -17,6 +18,7 @@ if TYPE_CHECKING:
         option_rows,
         trace_lines,
     )
+    from sipml_core.report.countstable import counts_tables
     from sipml_core.report.detailfiles import (
         DetailRequest,
         details_size_line,
@@ -53,6 +55,7 @@ if TYPE_CHECKING:
         winners_tables,
         write_search,
     )
+    from sipml_core.report.sharedreport import shared_table, write_shared
     from sipml_core.report.tables import footnotes, result_tables
     from sipml_core.report.whyreport import Why, why_tables
 
@@ -93,6 +96,11 @@ _GIVES = {
         "summary_lines",
         "write_plan",
     ),
+    "collectivetables": (
+        "ELEMENT_BYTES",
+        "collective_table",
+        "write_collectives",
+    ),
     "components": (
         "default_batch",
         "component_page",
@@ -100,6 +108,7 @@ _GIVES = {
         "option_rows",
         "trace_lines",
     ),
+    "countstable": ("counts_tables",),
     "detailfiles": (
         "DetailRequest",
         "details_size_line",
@@ -132,6 +141,10 @@ _GIVES = {
         "winners_tables",
         "write_search",
     ),
+    "sharedreport": (
+        "shared_table",
+        "write_shared",
+    ),
     "tables": (
         "footnotes",
         "result_tables",
@@ -139,6 +152,7 @@ _GIVES = {
 }
 
 __all__ = [
+    "ELEMENT_BYTES",
     "PICTURES",
     "SHOWN",
     "DetailRequest",
@@ -149,8 +163,10 @@ __all__ = [
     "can_draw",
     "case_picture",
     "chosen_cases",
+    "collective_table",
     "component_page",
     "components_table",
+    "counts_tables",
     "default_batch",
     "details_size_line",
     "draw_series",
@@ -175,6 +191,7 @@ __all__ = [
     "search_picture",
     "search_rows",
     "search_tables",
+    "shared_table",
     "strategy_tables",
     "summary_lines",
     "times_picture",
@@ -182,6 +199,7 @@ __all__ = [
     "why_tables",
     "winner_tables",
     "winners_tables",
+    "write_collectives",
     "write_details",
     "write_finding",
     "write_page",
@@ -189,6 +207,7 @@ __all__ = [
     "write_plan",
     "write_result",
     "write_search",
+    "write_shared",
 ]
 
 

@@ -25,9 +25,9 @@ from sipml_core.model import (
 )
 from sipml_core.placement import PLACERS
 from sipml_core.plugin import Estimator, GpuModel, Placer, Scheduler, Topology, Workload, load
-from sipml_core.scheduling import ScheduledCircuits, job_bytes
+from sipml_core.scheduling import driven
 from sipml_core.testing.laws import require
-from sipml_core.workloads import WORKLOADS
+from sipml_core.workloads import SIZED_WORKLOADS
 
 #: What makes a workload small enough to try, where it has such an option.
 _SMALL = {
@@ -37,8 +37,8 @@ _SMALL = {
 
 
 def small_workloads() -> list[Workload]:
-    """Each bundled workload, with one layer or a small picture."""
-    return [cls(cls.Options(**_small(cls.Options))) for cls in WORKLOADS]
+    """Each bundled workload that has a size, with one layer or a small picture."""
+    return [cls(cls.Options(**_small(cls.Options))) for cls in SIZED_WORKLOADS]
 
 
 def _small(options: type[Any]) -> dict[str, Any]:
@@ -152,11 +152,5 @@ def run_transfers(fabric: Fabric, scheduler: Scheduler | None, tasks: TaskGraph)
     network = Network.of(fabric, tasks)
     driver, estimator = None, find_estimator(scheduler)
     if fabric.circuits is not None and scheduler is not None and estimator is not None:
-        driver = ScheduledCircuits(
-            control=fabric.circuits,
-            scheduler=scheduler,
-            estimator=estimator.start(network, tasks),
-            network=network,
-            total_bytes=job_bytes(network, tasks),
-        )
+        network, driver = driven(fabric, scheduler, estimator, tasks, network)
     return network, simulate(tasks, network, driver=driver, max_wall_s=60.0)

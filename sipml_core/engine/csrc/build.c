@@ -59,7 +59,8 @@ static int check_graph(const engine_graph *g)
         !all_in(g->mark, g->marks, 0, g->tasks))
         return ENGINE_E_INDEX;
     if (!all_finite(g->duration_us, g->tasks) || !all_finite(g->size_bytes, g->transfers) ||
-        !all_finite(g->hops, g->transfers))
+        !all_finite(g->hops, g->transfers) ||
+        (g->startup_us && !all_finite(g->startup_us, g->transfers)))
         return ENGINE_E_VALUE;
     return 0;
 }
@@ -145,6 +146,15 @@ static int take_lows(engine *run, lows *of, int64_t ids)
     return 1;
 }
 
+/* Barriers that end later than they begin: all of them may wait for their time at once. */
+static int64_t timed_barriers(const engine_graph *g)
+{
+    int64_t count = 0;
+    for (int64_t node = 0; node < g->tasks; node++)
+        count += g->gpu[node] == NONE && g->duration_us[node] > 0;
+    return count;
+}
+
 static int take_memory(engine *run)
 {
     const engine_network *n = &run->net;
@@ -156,7 +166,7 @@ static int take_memory(engine *run)
            TAKE(crossings, crossings) && TAKE(weights, crossings) && TAKE(holder, n->pairs) &&
            TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
            TAKE(crossed, n->links / 64 + 1) && TAKE(circuit_first, circuits) && TAKE(circuit_pair, crossings) &&
-           TAKE(ends.items, gpus + run->graph.transfers) && take_lows(run, &run->drains, n->links) &&
+           TAKE(ends.items, gpus + run->graph.transfers + timed_barriers(&run->graph)) && take_lows(run, &run->drains, n->links) &&
            take_lows(run, &run->shares, n->links) && TAKE(group_link, n->links) && TAKE(free_groups, n->links) &&
            TAKE(place_link, n->links) && TAKE(listed, n->links) && TAKE(touched_gpus, gpus) &&
            TAKE(touched_queues, run->queues) && TAKE(touched_links, n->links) && TAKE(fresh, n->pairs) &&

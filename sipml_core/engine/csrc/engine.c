@@ -77,10 +77,15 @@ static int is_barrier(const engine *run, int32_t node)
     return !is_transfer(run, node) && run->graph.gpu[node] == NONE;
 }
 
-static void start_barrier(engine *run, int32_t node)
+/* Returns whether the barrier has ended as well: one with a duration ends later. */
+static int start_barrier(engine *run, int32_t node)
 {
     run->events++;
     run->out.start_us[node] = run->now;
+    if (run->graph.duration_us[node] <= 0)
+        return 1;
+    heap_push(&run->ends, node, run->now + run->graph.duration_us[node]);
+    return 0;
 }
 
 static void fire_marks(engine *run, int32_t node)
@@ -108,12 +113,11 @@ static void finish(engine *run, int32_t node)
             int32_t next = g->successors[k];
             if (--run->waits[next] > 0)
                 continue;
-            if (is_barrier(run, next)) {
-                start_barrier(run, next);
+            if (!is_barrier(run, next)) {
+                become_ready(run, next);
+            } else if (start_barrier(run, next)) {
                 run->sibling[next] = list;
                 list = next;
-            } else {
-                become_ready(run, next);
             }
         }
     }
@@ -133,9 +137,11 @@ static void end_node(engine *run, int32_t node)
         return;
     }
     int32_t g = run->graph.gpu[node];
-    account_gpu(run, g);
-    run->gpus[g].running = NONE;
-    touch_gpu(run, g);
+    if (g != NONE) {
+        account_gpu(run, g);
+        run->gpus[g].running = NONE;
+        touch_gpu(run, g);
+    }
     finish(run, node);
 }
 
@@ -144,7 +150,8 @@ static double leave_queue(engine *run, int32_t p, int32_t t)
 {
     run->events++;
     account_leave(run, p, run->graph.size_bytes[t]);
-    return run->graph.hops[t] * run->pairs[p].latency_us;
+    double startup = run->graph.startup_us ? run->graph.startup_us[t] : 0;
+    return run->graph.hops[t] * run->pairs[p].latency_us + startup;
 }
 
 static void drain(engine *run, int32_t flow)
@@ -233,12 +240,10 @@ static void start(engine *run)
     while (roots != NONE) {
         int32_t node = roots;
         roots = run->sibling[node];
-        if (is_barrier(run, node)) {
-            start_barrier(run, node);
-            finish(run, node);
-        } else {
+        if (!is_barrier(run, node))
             become_ready(run, node);
-        }
+        else if (start_barrier(run, node))
+            finish(run, node);
     }
     settle(run);
 }

@@ -50,10 +50,11 @@ typedef struct engine_graph {
     int64_t transfers;
     int64_t marks;
     const int32_t *gpu;           /* [tasks] GPU, or -1 for a barrier */
-    const double *duration_us;    /* [tasks] */
+    const double *duration_us;    /* [tasks] of a barrier: how long after its predecessors it ends */
     const int32_t *priority;      /* [tasks + transfers] lowest first */
     const double *size_bytes;     /* [transfers] */
     const double *hops;           /* [transfers] times the latency of the pair is paid */
+    const double *startup_us;     /* [transfers] paid besides, once; NULL: none is */
     const int64_t *succ_start;    /* [tasks + transfers + 1] */
     const int32_t *successors;    /* [succ_start[tasks + transfers]] */
     const int32_t *mark;          /* [marks] nodes below `tasks` at whose end the accounts are copied */

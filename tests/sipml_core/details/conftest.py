@@ -13,14 +13,15 @@ import pytest
 
 from sipml_core.details import CaseDetails
 from sipml_core.engine import Recording, simulate
-from sipml_core.model import CaseRecord, TaskBuilder
+from sipml_core.model import GRADIENT, PIPELINE, CaseRecord, TaskBuilder
 
 
 @pytest.fixture(scope="session")
 def record(flat):
     builder = TaskBuilder(3, ("op", "sync"))
     tasks = builder.tasks([0, 1, 2], [10.0, 5.0, 2.0], 0, 0)
-    x, y, z = builder.transfers([0, 0, 1], [1, 2, 2], [4000.0, 2000.0, 3000.0], [0, 1, 1])
+    kind = [PIPELINE, GRADIENT, GRADIENT]
+    x, y, z = builder.transfers([0, 0, 1], [1, 2, 2], [4000.0, 2000.0, 3000.0], [0, 1, 1], kind=kind)
     gate = builder.barriers(1, label=1)
     for before, after in ((tasks[0], x), (tasks[0], y), (x, tasks[1]), (tasks[1], z), (y, gate), (z, gate)):
         builder.depend(before, after)
