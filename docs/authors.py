@@ -17,7 +17,8 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
         (
             "BARRIER", "MAX_GPUS", "MAX_SAMPLES", "NO_LINK", "PRECISIONS", "Axis", "BalancedGraph",
             "COLLECTIVE_KINDS", "CaseResult", "CircuitControl", "CircuitOccupancy", "CircuitPlan", "Cluster",
-            "CollectiveCall", "CollectiveCost", "Fabric", "FabricHints", "FabricWords",
+            "CollectiveCall",
+            "CollectiveCost", "Fabric", "FabricHints", "FabricWords",
             "GroupShape", "MatrixProduct", "Network", "Nodes", "Op", "OpGraph", "OpWork", "Operand",
             "PairArray", "PairIndex", "Phase", "Placement", "PlacementLimits", "Plan", "Precision",
             "ReplicaShape", "Result", "Role",

@@ -207,14 +207,14 @@ class CircuitPlan:
         """
         return None
 
-    def occupancy(self) -> CircuitOccupancy | None:
-        """Return the resources that the circuits use; None: the plan knows of capacities only."""
-        return None
-
     @property
     def remarks(self) -> tuple[str, ...]:
         """What a reader should know of the plan beside its capacities, a line each."""
         return ()
+
+    def occupancy(self) -> CircuitOccupancy | None:
+        """Return the resources that the circuits use; None: the plan knows of capacities only."""
+        return None
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """One record per pair, for CSV and tables; subclasses add their resources."""
