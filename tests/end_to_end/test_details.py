@@ -182,4 +182,4 @@ def test_a_trace_of_a_folded_run_has_every_gpu_once_and_says_which_it_does_as(fo
     for gpu in ("GPU 0 ", "GPU 4 "):  # the second does as the first
         assert {name for root, name in children if root.startswith(gpu)} == {"compute", "sends", "receives"}
     begins = sum(packet.what == "begin" for packet in packets)
-    assert begins == sum(packet.what == "end" for packet in packets) > 1000
+    assert begins == sum(packet.what == "end" for packet in packets) > 100
