@@ -13,6 +13,7 @@ import click
 
 from sipml_core import __version__
 from sipml_core.cli.cache_command import cache
+from sipml_core.cli.calibrate_command import calibrate
 from sipml_core.cli.circuits_command import circuits
 from sipml_core.cli.collectives_command import collectives
 from sipml_core.cli.interrupts import interrupts_noticed
@@ -83,7 +84,7 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, reproduce, circuits, collectives, plugins, cache, new_experiment,
-    new_plugin,
+    run, validate, search, explain, reproduce, circuits, collectives, calibrate, plugins, cache,
+    new_experiment, new_plugin,
 ):  # fmt: skip
     main.add_command(command)

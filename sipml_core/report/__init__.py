@@ -22,7 +22,7 @@ if TYPE_CHECKING:
     from sipml_core.report.plots import can_draw, new_figure
     from sipml_core.report.progressbar import progress_bar
     from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
-    from sipml_core.report.resultfiles import prepare_folder, write_result
+    from sipml_core.report.resultfiles import prepare_folder, write_atomically, write_result
     from sipml_core.report.searchreport import (
         SHOWN,
         search_footnotes,
@@ -31,6 +31,7 @@ if TYPE_CHECKING:
         write_search,
     )
     from sipml_core.report.tables import footnotes, result_tables
+    from sipml_core.report.validationreport import validation_lines, validation_table, write_predictions
 
 #: What each file of the room gives to others.
 _GIVES = {
@@ -69,6 +70,7 @@ _GIVES = {
     ),
     "resultfiles": (
         "prepare_folder",
+        "write_atomically",
         "write_result",
     ),
     "searchreport": (
@@ -81,6 +83,11 @@ _GIVES = {
     "tables": (
         "footnotes",
         "result_tables",
+    ),
+    "validationreport": (
+        "validation_lines",
+        "validation_table",
+        "write_predictions",
     ),
 }
 
@@ -108,11 +115,15 @@ __all__ = [
     "strategy_tables",
     "summary_lines",
     "trace_lines",
+    "validation_lines",
+    "validation_table",
     "winner_tables",
     "winners_tables",
+    "write_atomically",
     "write_collectives",
     "write_finding",
     "write_plan",
+    "write_predictions",
     "write_result",
     "write_search",
 ]

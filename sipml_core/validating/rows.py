@@ -40,8 +40,8 @@ class MeasuredRow:
 
 def read_csv(name: str) -> list[dict[str, str]]:
     """Return the rows of a file of this room's data."""
-    with (files("sipml_core.validating") / "data" / name).open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    text = (files("sipml_core.validating") / "data" / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
 
 
 def data_file(name: str) -> str:
@@ -157,13 +157,14 @@ def vtrain_rows() -> Iterator[MeasuredRow]:
                 continue
             degrees = {key: int(row[key]) for key in ("tp", "dp", "pp")}
             several = name == "vtrain_multi"
+            size = f"{row['hidden']} x {row['layers']}"
             yield MeasuredRow(
                 name=f"{name}/{number}",
                 family="vTrain, several servers" if several else "vTrain, one server",
                 source="VIA-Research/vTrain @ f8dda84",
                 gpu="A100-80GB",
                 gpus=gpus,
-                setup=f"{row['hidden']} x {row['layers']}, {_degrees(**degrees)}, mb {row['micro_batch']}",
+                setup=f"{size}, {degrees_text(**degrees)}, mb {row['micro_batch']}",
                 measured_us=1e3 * float(row["iteration_ms"]),
                 fitted=not several and number % 2 == 0,
                 tables=training_tables(
@@ -171,28 +172,28 @@ def vtrain_rows() -> Iterator[MeasuredRow]:
                     gpus=gpus,
                     port_gbytes_per_s=300.0,
                     server_gbps=1600.0,
-                    workload=_gpt(row["layers"], row["hidden"], row["heads"], row["sequence"], 51200),
+                    workload=gpt_workload(row["layers"], row["hidden"], row["heads"], row["sequence"], 51200),
                     plan={
                         "mp": degrees["tp"], "pp": degrees["pp"], "dp": degrees["dp"],
                         "global_batch": int(row["global_batch"]), "micro_batch": int(row["micro_batch"]),
                         "bucket_bytes": "1 TB",
                     },
                 ),
-                assumed="recomputation none, vocabulary 51200" + (", 8 x 200 Gb/s a server" if several else ""),
+                assumed="no recomputation, vocabulary 51200" + ", 8 x 200 Gb/s a server" * several,
             )  # fmt: skip
 
 
-def _gpt(layers: str, hidden: str, heads: str, sequence: str, vocabulary: int) -> dict[str, Any]:
+def gpt_workload(layers: str, hidden: str, heads: str, sequence: str, vocabulary: int) -> dict[str, Any]:
     return {
         "name": "gpt", "layers": int(layers), "hidden": int(hidden), "heads": int(heads),
         "sequence": int(sequence), "vocabulary": vocabulary,
     }  # fmt: skip
 
 
-def _degrees(*, tp: int, dp: int, pp: int) -> str:
+def degrees_text(*, tp: int, dp: int, pp: int) -> str:
     """Return the degrees above 1.
 
-    >>> _degrees(tp=8, dp=4, pp=1), _degrees(tp=1, dp=1, pp=1)
+    >>> degrees_text(tp=8, dp=4, pp=1), degrees_text(tp=1, dp=1, pp=1)
     ('TP 8 DP 4', 'one GPU')
     """
     named = (("TP", tp), ("PP", pp), ("DP", dp))

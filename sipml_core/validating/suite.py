@@ -112,9 +112,7 @@ def _predict_here(row: MeasuredRow) -> Prediction:
     return predict(row, _registry[0])
 
 
-def predictions(
-    rows: Sequence[MeasuredRow], jobs: int = 1, progress: Progress = SILENT
-) -> list[Prediction]:
+def predictions(rows: Sequence[MeasuredRow], jobs: int = 1, progress: Progress = SILENT) -> list[Prediction]:
     """Return all rows predicted, in their order, whatever the number of processes."""
     if jobs == 1:
         return list(_counted(map(_predict_here, rows), len(rows), progress))
@@ -144,8 +142,9 @@ class ErrorSummary:
     def of(cls, rows: Iterable[Prediction]) -> ErrorSummary | None:
         """Return the summary of the rows that were run; None: there are none.
 
-        >>> of = dict(family="", source="", gpu="", gpus=1, setup="", fitted=False, assumed="", reason="")
-        >>> rows = [Prediction(name="", measured_us=100.0, predicted_us=100.0 + e, **of) for e in (-20, 5, 10)]
+        >>> texts = ("name", "family", "source", "gpu", "setup", "assumed", "reason")
+        >>> of = {**dict.fromkeys(texts, ""), "gpus": 1, "fitted": False, "measured_us": 100.0}
+        >>> rows = [Prediction(predicted_us=100.0 + off, **of) for off in (-20, 5, 10)]
         >>> ErrorSummary.of(rows)
         ErrorSummary(rows=3, median=0.1, percentile90=0.18, worst=-0.2, bias=0.05)
         """
