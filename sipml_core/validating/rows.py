@@ -12,6 +12,9 @@ import attrs
 #: Constants of the software, the same for all sources: docs/gpu-models.md says what they were fitted to.
 HOST_US, HOST_COLLECTIVE_US, SLOWEST_SIGMA = 100.0, 20.0, 0.03
 
+#: Largest job that the suite simulates: tasks of one replica.
+MAX_TASKS = 1.5e6
+
 
 @attrs.frozen(kw_only=True)
 class MeasuredRow:
@@ -90,6 +93,24 @@ def _ring(plan: Mapping[str, Any]) -> dict[str, str]:
     return {"exchange": "ring"} if plan["mp"] > 8 else {}
 
 
+def too_large(plan: Mapping[str, Any], layers: int) -> str:
+    """Return why a job is left out that takes longer than a minute or two; empty: it does not.
+
+    One replica is simulated whole, every micro-batch of it: about 50 tasks of each layer on each of its GPUs.
+
+    >>> too_large({"mp": 8, "dp": 8, "global_batch": 1536, "micro_batch": 2}, layers=96)
+    'about 4 million tasks in one replica: more than the 1.5 million that the suite simulates'
+    """
+    batches = plan["global_batch"] / plan["dp"] / plan.get("micro_batch", plan["global_batch"])
+    tasks = 50.0 * layers * plan["mp"] * max(batches, 1.0)
+    if tasks <= MAX_TASKS:
+        return ""
+    return (
+        f"about {tasks / 1e6:.0f} million tasks in one replica: more than the {MAX_TASKS / 1e6:g} million "
+        "that the suite simulates"
+    )
+
+
 def network_tables(
     gpus: int, port_gbytes_per_s: float, *, server_gbytes_per_s: float | None = None, adds: bool = False
 ) -> dict[str, Any]:
@@ -158,6 +179,18 @@ def vtrain_rows() -> Iterator[MeasuredRow]:
             degrees = {key: int(row[key]) for key in ("tp", "dp", "pp")}
             several = name == "vtrain_multi"
             size = f"{row['hidden']} x {row['layers']}"
+            tables = training_tables(
+                gpu="a100-80gb",
+                gpus=gpus,
+                port_gbytes_per_s=300.0,
+                server_gbps=1600.0,
+                workload=gpt_workload(row["layers"], row["hidden"], row["heads"], row["sequence"], 51200),
+                plan={
+                    "mp": degrees["tp"], "pp": degrees["pp"], "dp": degrees["dp"],
+                    "global_batch": int(row["global_batch"]), "micro_batch": int(row["micro_batch"]),
+                    "bucket_bytes": "1 TB",
+                },
+            )  # fmt: skip
             yield MeasuredRow(
                 name=f"{name}/{number}",
                 family="vTrain, several servers" if several else "vTrain, one server",
@@ -167,18 +200,8 @@ def vtrain_rows() -> Iterator[MeasuredRow]:
                 setup=f"{size}, {degrees_text(**degrees)}, mb {row['micro_batch']}",
                 measured_us=1e3 * float(row["iteration_ms"]),
                 fitted=not several and number % 2 == 0,
-                tables=training_tables(
-                    gpu="a100-80gb",
-                    gpus=gpus,
-                    port_gbytes_per_s=300.0,
-                    server_gbps=1600.0,
-                    workload=gpt_workload(row["layers"], row["hidden"], row["heads"], row["sequence"], 51200),
-                    plan={
-                        "mp": degrees["tp"], "pp": degrees["pp"], "dp": degrees["dp"],
-                        "global_batch": int(row["global_batch"]), "micro_batch": int(row["micro_batch"]),
-                        "bucket_bytes": "1 TB",
-                    },
-                ),
+                tables=tables,
+                reason=too_large(tables["plan"], int(row["layers"])),
                 assumed="no recomputation, vocabulary 51200" + ", 8 x 200 Gb/s a server" * several,
             )  # fmt: skip
 

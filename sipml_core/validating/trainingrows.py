@@ -11,6 +11,7 @@ from sipml_core.validating.rows import (
     degrees_text,
     gpt_workload,
     read_csv,
+    too_large,
     training_tables,
 )
 
@@ -18,9 +19,6 @@ Row = Mapping[str, str]
 
 #: Tables, time that was measured [us], and what was assumed.
 Found = tuple[dict[str, Any], float, str]
-
-#: Largest job that the suite simulates: tasks of one replica.
-MAX_TASKS = 4e6
 
 
 class NotRunError(Exception):
@@ -37,7 +35,7 @@ def training_rows() -> Iterator[MeasuredRow]:
         tables, measured_us, assumed, reason = None, 0.0, "", ""
         try:
             tables, measured_us, assumed = read(row)
-            _refuse_large(row, tables)
+            reason = too_large(tables["plan"], int(row["layers"] or 0) or 32)
         except NotRunError as error:
             reason = str(error)
         yield MeasuredRow(
@@ -60,16 +58,6 @@ def _is_fitted(row: Row, number: int) -> bool:
     half = row["id"].startswith(("simumax-b200/", "mpt/h100_80gb/")) and number % 2 == 0
     one_gpu = row["id"].startswith(("dlperf/", "resnet50/")) and int(row["n_gpus"]) == 1
     return half or one_gpu
-
-
-def _refuse_large(row: Row, tables: Mapping[str, Any]) -> None:
-    """Leave out what takes longer than minutes: one replica is simulated whole, every micro-batch of it."""
-    plan = tables["plan"]
-    batches = plan["global_batch"] / plan.get("dp", 1) / plan.get("micro_batch", 1e9)
-    layers = float(row["layers"] or 0) or 32
-    tasks = 50.0 * layers * plan.get("mp", 1) * max(batches, 1.0)
-    if tasks > MAX_TASKS:
-        raise NotRunError(f"about {tasks / 1e6:.0f} million tasks in one replica: hours, not minutes")
 
 
 def _setup(row: Row) -> str:

