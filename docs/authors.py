@@ -16,13 +16,14 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
         "The values that pass between sipml and a plugin.",
         (
             "BARRIER", "MAX_GPUS", "MAX_SAMPLES", "NO_LINK", "PRECISIONS", "Axis", "BalancedGraph",
-            "COLLECTIVE_KINDS", "CaseResult", "CircuitControl", "CircuitPlan", "Cluster", "CollectiveCall",
+            "COLLECTIVE_KINDS", "CaseResult", "CircuitControl", "CircuitOccupancy", "CircuitPlan", "Cluster",
+            "CollectiveCall",
             "CollectiveCost", "Fabric", "FabricHints", "FabricWords",
             "GroupShape", "MatrixProduct", "Network", "Nodes", "Op", "OpGraph", "OpWork", "Operand",
             "PairArray", "PairIndex", "Phase", "Placement", "PlacementLimits", "Plan", "Precision",
             "ReplicaShape", "Result", "Role",
             "Routes", "Split", "TaskBuilder", "TaskGraph", "Tensor", "Timeline", "TrafficMatrix",
-            "check_form", "check_routes", "op_work", "precision", "sorted_unique",
+            "check_form", "check_routes", "hashed_choice", "op_work", "precision", "sorted_unique",
         ),
     ),
     "fields": (
@@ -62,4 +63,15 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
 }  # fmt: skip
 
 #: Of them, what few plugins need: see docs/plugins/advanced.md.
-ADVANCED = {"model": ("FoldableControl", "TreatsAlike", "UnsharedFabric")}
+ADVANCED = {
+    "model": (
+        "CircuitPart",
+        "CircuitParts",
+        "FoldableControl",
+        "PartsPlan",
+        "SharedMedia",
+        "TreatsAlike",
+        "UnsharedFabric",
+    ),
+    "plugin": ("installed",),
+}

@@ -8,12 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
+from sipml_core.allocation import ALLOCATORS
 from sipml_core.collectives import ALL_REDUCES, EXCHANGES
 from sipml_core.communication import LIBRARIES
 from sipml_core.estimators import ESTIMATORS
 from sipml_core.gpus import GPU_MODELS
 from sipml_core.placement import PLACERS
 from sipml_core.plugin import (
+    Allocator,
     AllReduce,
     Communication,
     Estimator,
@@ -59,3 +61,8 @@ def sipml_all_reduces() -> Iterable[type[AllReduce]]:
 @hookimpl
 def sipml_communication() -> Iterable[type[Communication]]:
     return LIBRARIES
+
+
+@hookimpl
+def sipml_allocators() -> Iterable[type[Allocator]]:
+    return ALLOCATORS

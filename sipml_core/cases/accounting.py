@@ -165,6 +165,7 @@ def _stages(plan: Plan) -> dict[str, Any]:
         "micro_batch": plan.micro_samples,
         "schedule": plan.schedule if plan.pp > 1 or plan.micro_batches > 1 else "",
         "zero": plan.zero,
+        "bubble": plan.bubble,
     }
 
 

@@ -28,7 +28,7 @@ from sipml_core.cases.steps import (
 )
 from sipml_core.cases.variants import Variant, exchange_trees, group_shape, offered_exchanges, variants_of
 from sipml_core.errors import InfeasibleError
-from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
+from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
 from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
 from sipml_core.scheduling import BYTES, GATING, RULES, DemandRule, ScheduledCircuits
 
@@ -47,6 +47,9 @@ class CompiledCase:
     #: GPUs whose accounts count.
     simulated: NDArray[np.int32]
     traffic: TrafficBytes
+    lowering: Lowering
+    #: How the simulated groups stand for the others; None: all are simulated.
+    folded: Folded | None = None
     #: One plan gives some pair of the job fewer than two circuits, which is why they are planned by bytes.
     crowded: bool = False
 
@@ -78,7 +81,7 @@ class CompiledCase:
         if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
             notes.append(f"GPUs of a group exchange by {self.variant.exchange.name!r}")
         if self.repeats > 1:
-            notes.append(f"simulated {self.plan.dp // self.repeats} of {self.plan.dp} groups")
+            notes.append(f"simulated {self.plan.replicas // self.repeats} of {self.plan.replicas} groups")
         if self.circuits and self.case.interconnect.circuit_keys.demand != "bytes":
             why = ": too few to give every pair of the job two at once" if self.crowded else ""
             notes.append(f"circuits are planned {self.circuits.rule.summary}{why}")
@@ -160,6 +163,7 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     return reuse(
         lowered, template, cluster, order, variant.tiers, variant.rings, variant.in_network,
         library_on(case.communication, variant.fabric, prices), case.framework,
+        variant.fabric.hints.reach_hops if case.plan.forwarding else None,
     )  # fmt: skip
 
 
@@ -203,6 +207,7 @@ def compile_variant(
         circuits=driven.circuits,
         simulated=lowering.gpu_of.reshape(-1),
         traffic=lowering.template.traffic,
+        lowering=lowering,
     )
 
 
@@ -247,7 +252,7 @@ def _folded(
         The experiment requires folding, and it would not be exact.
     """
     interconnect, fabric, wanted = variant.case.interconnect, variant.fabric, variant.case.engine.fold
-    if wanted == "never" or lowering.plan.dp == 1:
+    if wanted == "never" or lowering.plan.replicas == 1:
         return None
     try:
         _refuse_unforeseen(variant)
@@ -276,6 +281,8 @@ def _folded(
         circuits=circuits,
         simulated=folded.gpus,
         traffic=lowering.template.traffic,
+        lowering=lowering,
+        folded=folded,
     )
 
 

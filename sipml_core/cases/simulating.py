@@ -14,8 +14,10 @@ from sipml_core.cases.clock import Clock
 from sipml_core.cases.compilation import CompiledCase, compile_case, compiled_by_rules
 from sipml_core.cases.culprits import blamed
 from sipml_core.cases.darkness import DarkCapacity
+from sipml_core.cases.recording import DecisionLog, case_record, recording_of
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.variants import Variant
+from sipml_core.details import CaseDetails
 from sipml_core.engine import lower_bound_us, simulate
 from sipml_core.errors import LimitError, StalledError, TooSlowError
 from sipml_core.model import SILENT, CaseResult, Progress, Timeline, UnsharedFabric
@@ -29,6 +31,8 @@ class SimulatedCase:
 
     row: CaseResult
     timeline: Timeline | None
+    #: Where details were asked for.
+    details: CaseDetails | None = None
     #: What circuits were planned for; None: there are none.
     rule: DemandRule | None = None
 
@@ -62,8 +66,10 @@ def simulate_case(
     clock: Clock,
     progress: Progress = SILENT,
     faster_than: CaseResult | None = None,
+    *,
+    details: bool = False,
 ) -> SimulatedCase:
-    """Return one compiled case, simulated.
+    """Return one compiled case, simulated; with `details`, recorded too.
 
     Raises
     ------
@@ -76,7 +82,8 @@ def simulate_case(
     if faster_than is not None and compiled.plan.iterations == 1:
         limits_us.append(faster_than.measured_us)
     left_s = clock.left_s()
-    driver = DarkCapacity(compiled.circuits) if compiled.circuits else None
+    log = DecisionLog(compiled.circuits) if details and compiled.circuits else None
+    driver = DarkCapacity(log or compiled.circuits) if compiled.circuits else None
     try:
         with blamed(*components(compiled.case)):
             timeline = simulate(
@@ -87,15 +94,18 @@ def simulate_case(
                 max_time_us=min(limits_us),
                 max_wall_s=left_s,
                 progress=progress,
+                recording=recording_of(compiled) if details else None,
             )
     except LimitError:
         raise clock.reached() from None
     rule = compiled.circuits.rule if compiled.circuits else None
-    return SimulatedCase(row=account(compiled, timeline, driver), timeline=timeline, rule=rule)
+    found = CaseDetails(record=case_record(compiled, timeline, log)) if details else None
+    row = account(compiled, timeline, driver)
+    return SimulatedCase(row=row, timeline=timeline, rule=rule, details=found)
 
 
 def fastest_variant(
-    variants: Sequence[CompiledCase], clock: Clock, progress: Progress = SILENT
+    variants: Sequence[CompiledCase], clock: Clock, progress: Progress = SILENT, *, details: bool = False
 ) -> SimulatedCase:
     """Return the fastest of some variants of a case.
 
@@ -113,7 +123,11 @@ def fastest_variant(
             continue
         try:
             found = simulate_case(
-                compiled, clock, progress.part(number, of=len(variants)), best.row if best else None
+                compiled,
+                clock,
+                progress.part(number, of=len(variants)),
+                best.row if best else None,
+                details=details,
             )
         except (StalledError, TooSlowError) as error:
             failure = error

@@ -6,8 +6,6 @@ Those that several cases share (`op_graph`, `op_layout`, `balanced_graph`, `plac
 
 from __future__ import annotations
 
-from functools import partial
-
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -15,7 +13,7 @@ from numpy.typing import NDArray
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect
-from sipml_core.lowering import GroupTasks, GroupTemplate, Library, Lowering, Trees
+from sipml_core.lowering import GroupTasks, GroupTemplate, Library, Lowering, RingForwarding, Trees
 from sipml_core.model import (
     BalancedGraph,
     Cluster,
@@ -38,13 +36,8 @@ from sipml_core.scheduling import (
     BYTES,
     DemandRule,
     ScheduledCircuits,
-    circuit_traffic,
-    crowded,
-    job_bytes,
+    driven,
     refuse_control,
-    refuse_unserved,
-    unserved_pairs,
-    with_relays,
 )
 
 
@@ -76,9 +69,12 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         refuse_control(scheduler, fabric.circuits)
 
 
-def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:
-    """Return the ops of one training step of `samples` samples on one replica."""
-    return workload.graph(samples, precision)
+def op_graph(workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1) -> OpGraph:
+    """Return the ops of one training step of `samples` samples on one replica.
+
+    With `cp` and `ep` it is one of so many that share sequences, and experts.
+    """
+    return (workload if cp == ep == 1 else workload.divided(cp, ep)).graph(samples, precision)
 
 
 def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:
@@ -196,16 +192,18 @@ def lowered(
     in_network: bool = False,
     library: Library | None = None,
     framework: Framework | None = None,
+    reach_hops: int | None = None,
 ) -> Lowering:
     """Return the template with GPUs for all groups.
 
     `order` as in `Fabric`, `tiers`, `rings` and `in_network` as in `AllReduce`; None: no library and no
-    framework that take time.
+    framework that take time, and nothing is passed on that is further than `reach_hops` on a ring.
     """
     positions = None if order is None else np.array(order, dtype=np.int32)
+    forwarding = RingForwarding(reach_hops=reach_hops, gpus=cluster.gpus) if reach_hops else None
     return Lowering.of(
         template, cluster, order=positions, tiers=tiers, orders=rings,
-        library=library, in_network=in_network, framework=framework,
+        library=library, in_network=in_network, framework=framework, forwarding=forwarding,
     )  # fmt: skip
 
 
@@ -284,23 +282,8 @@ def circuits_for(
     control, scheduler, estimator = fabric.circuits, interconnect.scheduler, interconnect.estimator
     if control is None or scheduler is None or estimator is None:
         return Driven(network=network, circuits=None)
-    total_bytes = job_bytes(network, tasks)
-    driver = ScheduledCircuits(
-        control=control,
-        scheduler=scheduler,
-        estimator=estimator.start_where(
-            network, tasks, crowded=partial(crowded, scheduler, control, network)
-        ),
-        network=network,
-        total_bytes=total_bytes,
-        rule=rule,
-        gates=gates,
-        replan_above=interconnect.circuit_keys.replan_above,
-    )
-    if control.interval_us is None and len(unserved_pairs(network, driver.plan)):
-        if not control.relay:
-            refuse_unserved(network, driver.plan, control.circuits_per_gpu)
-        relayed = with_relays(fabric, driver.plan, circuit_traffic(network, total_bytes))
-        network = Network.of(relayed, tasks)
-        driver = driver.on(network)
-    return Driven(network=network, circuits=driver)
+    network, circuits = driven(
+        fabric, scheduler, estimator, tasks, network,
+        rule=rule, gates=gates, replan_above=interconnect.circuit_keys.replan_above,
+    )  # fmt: skip
+    return Driven(network=network, circuits=circuits)

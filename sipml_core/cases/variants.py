@@ -65,16 +65,17 @@ def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> 
 def replica_shape(fabric: Fabric, plan: Plan) -> ReplicaShape:
     """Return where the replicas are to each other on a fabric."""
     # Sharded states are scattered and gathered on one ring.
-    tiers = () if plan.shares_states else fabric_tiers(fabric)
+    stride = plan.replica_stride
+    tiers = () if plan.shares_states or stride is None else fabric_tiers(fabric)
     own = () if plan.shares_states else own_links(fabric, gpus_of(fabric, plan).T)
     return ReplicaShape(
-        replicas=plan.dp, devices=plan.stride("dp"), tiers=tiers, links=own,
+        replicas=plan.replicas, devices=stride or plan.mp, tiers=tiers, links=own,
         switches_add=fabric.hints.switches_add and not plan.shares_states,
     )  # fmt: skip
 
 
 def gpus_of(fabric: Fabric, plan: Plan) -> NDArray[np.int32]:
-    """Return the GPU of each device of each replica. [dp, replica]"""
+    """Return the GPU of each device of each replica. [replicas, replica]"""
     order = fabric.hints.order
     gpu_at = np.arange(plan.gpus, dtype=np.int32) if order is None else order
     return np.asarray(gpu_at, dtype=np.int32)[plan.positions]
@@ -142,14 +143,16 @@ def variants_of(
         servers.
     """
     plan, cluster = case.plan, case.interconnect.cluster
-    check_reach(plan, fabric.hints.reach_hops)
+    reach_hops = None if plan.forwarding else fabric.hints.reach_hops
+    check_reach(plan, reach_hops)
     replicas = replica_shape(fabric, plan)
     trees = exchange_trees(exchange, group)
     limits = placement_limits(
-        plan.mp, plan.dp, fabric.hints.degree, fabric.hints.reach_hops,
-        ring_peers=plan.ring_peers, stage_peers=plan.stage_peers, chain=trees.relays and not trees.direct,
+        plan.mp, plan.replicas, fabric.hints.degree, reach_hops,
+        ring_peers=plan.ring_peers, stage_peers=plan.stage_peers + plan.block_peers,
+        chain=trees.relays and not trees.direct,
     )  # fmt: skip
-    graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision)
+    graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep)
     check_parameters(graph, plan, case.gpu.memory_bytes)
     # Only the layout that is chosen by cost depends on the network.
     layout = case.job.table.layout

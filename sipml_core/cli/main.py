@@ -19,10 +19,13 @@ from sipml_core.cli.collectives_command import collectives
 from sipml_core.cli.interrupts import interrupts_noticed
 from sipml_core.cli.keeping import left_behind
 from sipml_core.cli.new_commands import new_experiment, new_plugin
+from sipml_core.cli.plot_command import plot
 from sipml_core.cli.plugins_command import plugins
+from sipml_core.cli.report_command import report
 from sipml_core.cli.reproduce_command import reproduce
 from sipml_core.cli.run_command import run, validate
 from sipml_core.cli.search_command import explain, search
+from sipml_core.cli.share_command import share
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlError
 
 #: Exit status: nothing could be started / what was started did not end / 128 + SIGINT, as shells have it.
@@ -84,7 +87,8 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, reproduce, circuits, collectives, calibrate, plugins, cache,
+    run, validate, search, explain, plot, report, reproduce, circuits, collectives, calibrate, share,
+    plugins, cache,
     new_experiment, new_plugin,
 ):  # fmt: skip
     main.add_command(command)

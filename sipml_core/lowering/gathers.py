@@ -91,7 +91,8 @@ class Gathers:
 
         # Every task forward or backward of these ops uses the unit. [pairs]
         kind = part_and_kind(passes.row)[1]
-        works = np.flatnonzero((kind == PassKind.FORWARD) | (kind == PassKind.BACKWARD)).astype(np.int32)
+        uses = (kind == PassKind.FORWARD) | (kind == PassKind.BACKWARD)
+        works = np.flatnonzero(uses[: group.works]).astype(np.int32)
         used, which = _joined(unit, op, own_op[works])
         user = works[which]
         return cls(

@@ -24,6 +24,8 @@ class Bucket:
     #: sub-ops that wait for the sum.
     producers: Indices
     consumers: Indices
+    #: Of experts that are spread over replicas: only those with the same ones sum them.
+    of_experts: bool = False
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -35,6 +37,7 @@ class _Gradient:
     holders: tuple[int, ...]
     producers: Indices
     consumers: Indices
+    of_experts: bool = False
 
 
 def plan_buckets(
@@ -90,7 +93,7 @@ def plan_buckets(
     for gradient in sorted(_gradients(tasks, element_bytes), key=lambda g: (g.position, int(g.producers[0]))):
         holders = gradient.holders
         parts = tasks.placement.part[tasks.op[gradient.producers]] if by_part else ()
-        key = (holders, tuple(sorted(set(map(int, parts)))))
+        key = (holders, tuple(sorted(set(map(int, parts)))), (int(gradient.of_experts),))
         waiting = open_buckets.setdefault(key, [])
         if waiting and sum(g.size_bytes for g in waiting) + gradient.size_bytes > bucket_bytes:
             closed.append((holders, waiting))
@@ -128,6 +131,7 @@ def _bucket(holders: tuple[int, ...], gradients: list[_Gradient], limits: Placem
         size_bytes=sum(g.size_bytes for g in gradients),
         producers=sorted_unique(np.concatenate([g.producers for g in gradients])),
         consumers=sorted_unique(np.concatenate([g.consumers for g in gradients])),
+        of_experts=gradients[0].of_experts,
     )
 
 
@@ -179,9 +183,9 @@ def _gradients(tasks: GroupTasks, fixed_bytes: int | None = None) -> list[_Gradi
         if kind not in known:
             known[kind] = _Cells.of(*boxes)
         cells = known[kind]
-        element_bytes = (
-            fixed_bytes or graph.graph.tensors[graph.shard_tensor[shards[makes[shards]][0]]].element_bytes
-        )
+        tensor = graph.graph.tensors[graph.shard_tensor[shards[makes[shards]][0]]]
+        element_bytes = fixed_bytes or tensor.element_bytes
+        of_experts = graph.graph.tensor[tensor.parameter or tensor.name].routing is not None
         held = _apart if graph.duplicated[subop_op[made]].all() else _together
 
         for makers, needs, elements in zip(cells.makers, cells.needs, cells.elements, strict=True):
@@ -193,6 +197,7 @@ def _gradients(tasks: GroupTasks, fixed_bytes: int | None = None) -> list[_Gradi
                         holders=holders,
                         producers=producers,
                         consumers=consumers,
+                        of_experts=of_experts,
                     )
                 )
     return found

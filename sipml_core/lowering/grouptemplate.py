@@ -5,12 +5,15 @@ from __future__ import annotations
 import attrs
 
 from sipml_core.errors import ConfigError
+from sipml_core.lowering.blockexchanges import BlockExchanges
 from sipml_core.lowering.collectives import all_reduce_bytes
 from sipml_core.lowering.exchanges import Trees, routed
 from sipml_core.lowering.gathers import Gathers
 from sipml_core.lowering.gradients import Bucket, plan_buckets
-from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
+from sipml_core.lowering.grouptasks import GroupTasks
 from sipml_core.lowering.passtasks import PassTasks
+from sipml_core.lowering.resending import replica_tasks
+from sipml_core.lowering.ringattention import RingPieces
 from sipml_core.lowering.stagetransfers import after_gradients
 from sipml_core.lowering.transfers import Transfers, plan_transfers
 from sipml_core.model import Placement, PlacementLimits, Plan, precision
@@ -41,6 +44,10 @@ class GroupTemplate:
     buckets: list[Bucket]
     #: What replicas gather in each pass; None: they do not share parameters.
     gathers: Gathers | None = None
+    #: What replicas of a block exchange in each pass; None: nothing.
+    blocks: BlockExchanges | None = None
+    #: Tasks that work on keys while others come in; None: none do.
+    pieces: RingPieces | None = None
 
     @classmethod
     def of(
@@ -71,12 +78,16 @@ class GroupTemplate:
             if trees.relays:
                 limits = attrs.evolve(limits, range_hops=1)
         passes, buckets = PassTasks.of(group, plan), gradient_buckets(group, plan, limits)
+        transfers = after_gradients(transfers, group)
+        blocks = BlockExchanges.of(group, transfers, plan)
         return cls(
             plan=plan,
             group=group,
             passes=passes,
-            transfers=after_gradients(transfers, group),
+            transfers=transfers,
             buckets=buckets,
+            blocks=blocks,
+            pieces=RingPieces.of(group, transfers, blocks, plan),
             gathers=Gathers.of(group, passes, buckets, plan) if plan.shares_parameters else None,
         )
 
@@ -84,23 +95,31 @@ class GroupTemplate:
     def traffic(self) -> TrafficBytes:
         """Return what one iteration of all replicas sends."""
         gradients = self._shared_parameter_bytes if self.gathers else self._gradient_bytes
-        activations = self.plan.dp * self.plan.micro_batches * float(self.transfers.size_bytes.sum())
+        replica_bytes = float(self.transfers.size_bytes.sum())
+        if self.blocks is not None:
+            replica_bytes += float(self.blocks.replica_bytes(self.plan).sum())
+        activations = self.plan.replicas * self.plan.micro_batches * replica_bytes
         return TrafficBytes(activations=activations, gradients=gradients)
 
     @property
     def _gradient_bytes(self) -> float:
         """Return the bytes of all-reduces, or of what takes their place where replicas share states."""
-        members = [self.plan.dp * len(bucket.devices) for bucket in self.buckets]
+        plan = self.plan
+        groups = [plan.ep if bucket.of_experts else 1 for bucket in self.buckets]
+        members = [
+            plan.replicas // number * len(bucket.devices)
+            for number, bucket in zip(groups, self.buckets, strict=True)
+        ]
         return self._repeats * sum(
-            count * all_reduce_bytes(bucket.size_bytes, count)
-            for count, bucket in zip(members, self.buckets, strict=True)
+            number * count * all_reduce_bytes(bucket.size_bytes, count)
+            for number, count, bucket in zip(groups, members, self.buckets, strict=True)
         )
 
     @property
     def _shared_parameter_bytes(self) -> float:
         """Return the bytes of gathers and reduce-scatters, of each micro-batch, and of sums over devices."""
         assert self.gathers is not None
-        dp, devices = self.plan.dp, [len(bucket.devices) for bucket in self.buckets]
+        dp, devices = self.plan.replicas, [len(bucket.devices) for bucket in self.buckets]
         gradients = sum(n * b.size_bytes for n, b in zip(devices, self.buckets, strict=True))
         each = (dp - 1) * (self.gathers.gathered_bytes + gradients)
         over_devices = sum(

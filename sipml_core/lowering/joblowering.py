@@ -9,8 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.lowering.blockexchanges import BlockTransfers
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.exchanges import Trees
+from sipml_core.lowering.expertgroups import load_of_ranks, updating_replicas
+from sipml_core.lowering.forwarding import RingForwarding
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.lowering.hosttime import HostTime
@@ -92,6 +95,8 @@ class Lowering:
     library: Library | None = None
     in_network: bool = False
     framework: Framework = attrs.Factory(Framework)
+    #: How transfers out of reach are passed on; None: there are none.
+    forwarding: RingForwarding | None = None
 
     @classmethod
     def of(
@@ -106,6 +111,7 @@ class Lowering:
         library: Library | None = None,
         in_network: bool = False,
         framework: Framework | None = None,
+        forwarding: RingForwarding | None = None,
     ) -> Lowering:
         """Return the template with GPUs for all groups; see `lower`.
 
@@ -127,6 +133,7 @@ class Lowering:
             library=library,
             in_network=in_network,
             framework=framework or Framework(),
+            forwarding=forwarding,
         )
 
     @property
@@ -135,17 +142,18 @@ class Lowering:
 
     @property
     def period(self) -> int:
-        """Return after how many replicas the job repeats: those of one server in two tiers, else 1."""
-        return self.plan.dp if self.orders else math.prod(self.tiers[1:])
+        """Return after how many replicas the job repeats: those of one server in two tiers, of a block."""
+        period = self.plan.replicas if self.orders else math.prod(self.tiers[1:])
+        return math.lcm(period, self.plan.block)
 
     def tasks(self, groups: int | None = None) -> TaskGraph:
         """Return the tasks of all replicas, or of the first `groups` of them only.
 
-        A part of the replicas, a multiple of `period` that divides dp, sends what it would send in the
+        A part of the replicas, a multiple of `period` that divides them, sends what it would send in the
         whole job, to the same GPUs, but waits for its own members where it would wait for others: right
         if the others do the same at the same time (see `folding`).
         """
-        groups = self.plan.dp if groups is None else groups
+        groups = self.plan.replicas if groups is None else groups
         group = self.template.group
         kinds = [op.kind for op in group.graph.graph.ops]
         labels = (*dict.fromkeys(kinds), "sync")
@@ -164,7 +172,13 @@ class Lowering:
                 builder.depend(marks[-1], mark)
             previous = tasks
             marks.append(mark)
-        return builder.build(np.concatenate(marks))
+        return self._passed_on(builder.build(np.concatenate(marks)), groups)
+
+    def _passed_on(self, tasks: TaskGraph, groups: int) -> TaskGraph:
+        """Return the tasks of the first groups, what is out of reach passed on from GPU to GPU."""
+        if self.forwarding is None:
+            return tasks
+        return self.forwarding.applied(tasks, self.gpu_of.reshape(-1), groups * self.plan.replica_gpus)
 
     def sends(self, groups: int) -> TaskGraph:
         """Return what `tasks` sends, all micro-batches in one transfer.
@@ -178,9 +192,10 @@ class Lowering:
             tasks = builder.tasks(gpu_of[:, group.device], 0.0, 0, 0)
             size_bytes = transfers.size_bytes * self.plan.micro_batches
             builder.transfers(gpu_of[:, transfers.sender], gpu_of[:, transfers.device], size_bytes, 0)
+            self._exchange(builder, gpu_of, tasks[:, None], self.plan.micro_batches)
             every = np.broadcast_to(tasks[:, None], (groups, self.plan.micro_batches, tasks.shape[1]))
             self._collectives(builder, every, 0)
-        return builder.build()
+        return self._passed_on(builder.build(), groups)
 
     @property
     def _priorities(self) -> int:
@@ -252,6 +267,7 @@ class Lowering:
         arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
         builder.depend(sends[..., arrival], tasks[..., consumer])
         pass_ends = self._order_passes(builder, tasks)
+        self._exchange(builder, gpu_of, tasks, sends=sends, label=label, priority=priority)
         host = HostTime(template=self.template, framework=self.framework, builder=builder)
         host.add(tasks, sends, pass_ends, mark_before)
 
@@ -282,13 +298,8 @@ class Lowering:
         """Add the tasks of all micro-batches and of the optimizer. [groups, micro-batches, tasks]"""
         group, passes, count = self.template.group, self.template.passes, self.plan.micro_batches
         gpu = gpu_of[:, None, group.device]
-        duration = group.duration_us / self.speed[gpu]
-        if self.plan.shares_states:
-            duration[..., passes.row < 0] /= self.plan.dp
-        duration = duration * self.framework.slowest_of(self.plan.gpus)
-        every = np.arange(count, dtype=np.int32)
+        duration, place = self._duration_us(gpu), self._place(priority)
         columns = np.arange(len(group.subop), dtype=np.int32)
-        place = group.position + priority + len(columns) * passes.slots_of(columns, every)
 
         # All but the last micro-batch have no optimizer of their own.
         work = np.flatnonzero(passes.row >= 0)
@@ -301,6 +312,58 @@ class Lowering:
         rest = np.flatnonzero(passes.row < 0)
         tasks[:, :-1, rest] = tasks[:, -1:, rest]
         return tasks
+
+    def _duration_us(self, gpu: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return how long each task takes on its GPU. [groups, 1, tasks]"""
+        group, passes, plan = self.template.group, self.template.passes, self.plan
+        duration = group.duration_us / self.speed[gpu]
+        graph = group.graph.graph
+        if plan.shares_states:
+            updates = passes.row < 0
+            duration[..., updates] /= updating_replicas(graph, plan)[group.op[updates]]
+        if graph.expert_shares:
+            load = load_of_ranks(graph, plan)[:, group.op]
+            duration = duration * np.tile(load, (len(gpu) // plan.block, 1))[:, None]
+        if self.template.pieces is not None:
+            duration[..., self.template.pieces.task] /= plan.cp
+        return duration * self.framework.slowest_of(plan.gpus)
+
+    def _place(self, priority: int) -> NDArray[np.int64]:
+        """Return the priority of each task. [micro-batches, tasks]"""
+        group, passes = self.template.group, self.template.passes
+        every = np.arange(self.plan.micro_batches, dtype=np.int32)
+        columns = np.arange(len(group.subop), dtype=np.int32)
+        return np.asarray(group.position + priority + len(columns) * passes.slots_of(columns, every))
+
+    def _exchange(
+        self,
+        builder: TaskBuilder,
+        gpu_of: NDArray[np.int32],
+        tasks: Nodes,
+        repeats: int = 1,
+        *,
+        sends: Nodes | None = None,
+        label: Indices | None = None,
+        priority: int = 0,
+    ) -> None:
+        """Add what replicas of a block exchange in each pass; `repeats`: in one transfer for so many."""
+        template, plan = self.template, self.plan
+        if template.blocks is None:
+            return
+        place = self._place(priority)[: tasks.shape[1]]
+        transfers = BlockTransfers(
+            exchanges=template.blocks, plan=plan, builder=builder, gpu_of=gpu_of,
+            label=len(builder.labels) - 1, repeats=repeats,
+        )  # fmt: skip
+        arrived, came_in = transfers.add(tasks, place)
+        if sends is None or label is None:
+            return
+        builder.depend(arrived[..., template.blocks.sent], sends[..., template.blocks.send])
+        if template.pieces is not None and came_in is not None:
+            task = template.pieces.task
+            gpu = gpu_of[:, None, template.group.device]
+            works = gpu[..., task], self._duration_us(gpu)[..., task], place[:, task], label[task]
+            template.pieces.add(builder, tasks, sends, came_in, works)
 
     def _order_passes(self, builder: TaskBuilder, tasks: Nodes) -> list[Nodes]:
         """Make each stage begin a pass when it has ended the one before, and its optimizer after the last.
@@ -368,10 +431,9 @@ class Lowering:
 
 def _gpu_of(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:
     if plan.gpus != cluster.gpus:
-        degrees = ("mp * dp", f"{plan.mp} * {plan.dp}")
-        if plan.pp > 1:
-            degrees = ("mp * pp * dp", f"{plan.mp} * {plan.pp} * {plan.dp}")
-        raise ConfigError(f"{degrees[0]} must equal the cluster's {cluster.gpus} GPUs, got {degrees[1]}")
+        shown = [name for name in ("mp", "cp", "pp", "dp") if name in ("mp", "dp") or getattr(plan, name) > 1]
+        degrees = " * ".join(str(getattr(plan, name)) for name in shown)
+        raise ConfigError(f"{' * '.join(shown)} must equal the cluster's {cluster.gpus} GPUs, got {degrees}")
     if order is None:
         return plan.positions
     if not np.array_equal(np.sort(order), np.arange(cluster.gpus)):

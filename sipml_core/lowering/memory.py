@@ -10,9 +10,10 @@ from numpy.typing import NDArray
 
 from sipml_core.fields import float64_vector, format_bytes
 from sipml_core.lowering.gathers import Gathers
-from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase, replica_tasks
+from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase
 from sipml_core.lowering.grouptemplate import gradient_buckets
 from sipml_core.lowering.passtasks import PassTasks
+from sipml_core.lowering.resending import replica_tasks
 from sipml_core.lowering.schedules import in_flight, parts_in_flight, schedule
 from sipml_core.lowering.transfers import volume
 from sipml_core.model import (
@@ -98,21 +99,26 @@ class ReplicaMemory:
         trained_only = np.array([t.name in trained for t in graph.tensors])
         inputs = np.array([t.role is Role.INPUT for t in graph.tensors])
         element_bytes = np.array([t.element_bytes for t in graph.tensors])
-        trained_elements = elements @ trained_only
+        held_elements = elements * trained_only
         in_flight = parts_in_flight(plan)
         # Inputs are counted for as many micro-batches as the stage holds of any of its parts. [devices]
         most = in_flight.reshape(-1, self.placement.stages).max(axis=0)
         batches = most.repeat(self.placement.limits.devices)
         return MemoryUse(
-            parameters_bytes=elements @ (element_bytes * all_parameters) / _shared(plan, 3),
-            gradients_bytes=trained_elements * plan.gradient_bytes(held) / _shared(plan, 2),
-            optimizer_bytes=trained_elements * held.optimizer_bytes / _shared(plan, 1),
+            parameters_bytes=_divided(elements * (element_bytes * all_parameters), plan, graph, level=3),
+            gradients_bytes=_divided(held_elements * plan.gradient_bytes(held), plan, graph, level=2),
+            optimizer_bytes=_divided(held_elements * held.optimizer_bytes, plan, graph, level=1),
             activations_bytes=batches * (elements @ (element_bytes * inputs)) + _activations(group, plan),
             gathered_bytes=_gathered(group, plan),
         )
 
     def _group(self, plan: Plan, group: GroupTasks | None) -> GroupTasks:
-        key = plan.recompute, plan.schedule == "zb-h1", tuple(parts_in_flight(plan).tolist())
+        key = (
+            plan.recompute,
+            plan.schedule == "zb-h1",
+            plan.keep_gathered,
+            tuple(parts_in_flight(plan).tolist()),
+        )
         if key not in self._groups:
             self._groups[key] = group or replica_tasks(self.placement, plan)
         return self._groups[key]
@@ -131,9 +137,16 @@ def _gathered(group: GroupTasks, plan: Plan) -> NDArray[np.float64]:
     return Gathers.of(group, PassTasks.of(group, plan), buckets, plan).most_bytes(group)
 
 
-def _shared(plan: Plan, level: int) -> int:
-    """Return over how many replicas something is divided that is shared from this level of `zero` on."""
-    return plan.dp if plan.zero >= level else 1
+def _divided(table: NDArray[np.float64], plan: Plan, graph: OpGraph, *, level: int) -> NDArray[np.float64]:
+    """Return sums over tensors, less what replicas share from a level of `zero` on. [..., tensors] -> [...]
+
+    Experts are shared by the replicas that have the same ones, all else by all.
+    """
+    if plan.zero < level:
+        return np.asarray(table.sum(axis=-1))
+    of_experts = np.array([tensor.routing is not None for tensor in graph.tensors], dtype=np.bool_)
+    others = table[..., ~of_experts].sum(axis=-1) / plan.replicas
+    return np.asarray(others + table[..., of_experts].sum(axis=-1) / plan.expert_replicas)
 
 
 def least_states_bytes(graph: OpGraph, plan: Plan) -> dict[str, float]:
@@ -144,13 +157,14 @@ def least_states_bytes(graph: OpGraph, plan: Plan) -> dict[str, float]:
     """
     held = precision(graph.precision)
     trained = {t.parameter for t in graph.tensors if t.role is Role.GRADIENT}
-    trained_elements = sum(t.elements for t in graph.tensors if t.name in trained)
+    kept = np.array([t.size_bytes * (t.role is Role.PARAMETER) for t in graph.tensors], dtype=np.float64)
+    elements = np.array([t.elements * (t.name in trained) for t in graph.tensors], dtype=np.float64)
     whole_bytes = {
-        "parameters": graph.parameter_bytes / _shared(plan, 3),
-        "gradients": trained_elements * plan.gradient_bytes(held) / _shared(plan, 2),
-        "optimizer": trained_elements * held.optimizer_bytes / _shared(plan, 1),
+        "parameters": _divided(kept, plan, graph, level=3),
+        "gradients": _divided(elements * plan.gradient_bytes(held), plan, graph, level=2),
+        "optimizer": _divided(elements * held.optimizer_bytes, plan, graph, level=1),
     }
-    return {kind: whole / plan.replica_gpus for kind, whole in whole_bytes.items()}
+    return {kind: float(whole) / plan.replica_gpus for kind, whole in whole_bytes.items()}
 
 
 def _held_where_used(placement: Placement) -> NDArray[np.float64]:
@@ -230,12 +244,13 @@ def _kept_and_remade(
 
     # What each data edge is, by the tasks at its ends and the segment that makes it. [edges]
     src, dst = tasks.edge_src, tasks.edge_dst
-    read_back = forward[src] & ~forward[dst]
+    sent_again = dst >= tasks.works
+    read_back = (forward[src] & ~forward[dst] & (src < tasks.works)) | sent_again
     segment = plan.segment[tasks.op[src]]
     part = placement.part[tasks.op[dst]]
     just_made = plan.just_made[segment] & (most[part] == 1)
     dropped = ~plan.kept[tasks.edge_tensor] & (~first_run[src] | just_made)
-    again_from_first = first_run[src] & forward[dst] & ~first_run[dst]
+    again_from_first = first_run[src] & forward[dst] & ~first_run[dst] & ~sent_again
 
     # Account c has what is kept on part c; account parts + s has what segment s makes again.
     kept = (read_back & ~dropped) | again_from_first

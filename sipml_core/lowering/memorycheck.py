@@ -115,13 +115,20 @@ def _single_changes(plan: Plan) -> Iterator[list[dict[str, Any]]]:
     """Yield changes of one kind, the smallest first, for each kind."""
     yield [{"recompute": level} for level in RECOMPUTE[RECOMPUTE.index(plan.recompute) + 1 :]]
     yield [{"micro_batch": samples} for samples in _smaller_micro_batches(plan)]
-    if plan.dp > 1 and not plan.counter_rotating:
-        yield [{"zero": level} for level in range(plan.zero + 1, 4)]
+    if levels := _higher_levels(plan):
+        yield [{"zero": level} for level in levels]
+
+
+def _higher_levels(plan: Plan) -> range:
+    """Return the levels of `zero` above the plan's that it could have."""
+    if plan.replicas == 1 or plan.counter_rotating:
+        return range(0)
+    return range(plan.zero + 1, 3 if plan.ep > 1 else 4)
 
 
 def _joint_changes(plan: Plan) -> Iterator[dict[str, Any]]:
     """Yield changes of two kinds, and of all."""
-    levels = range(plan.zero + 1, 4) if plan.dp > 1 and not plan.counter_rotating else ()
+    levels = _higher_levels(plan)
     smallest = _smaller_micro_batches(plan)[-1:]
     again = {} if plan.recompute == "full" else {"recompute": "full"}
     for samples in smallest:
@@ -181,9 +188,9 @@ def _states_remedy(graph: OpGraph, plan: Plan, memory_bytes: float) -> str:
     """Return the level of `zero` from which on states alone would fit, and the direction for degrees."""
     larger = "raise mp or pp" if plan.pp > 1 else "raise mp"
     short_form = plan.pp == 1 and plan.micro_batch is None and not plan.zero
-    if short_form or plan.dp == 1 or plan.counter_rotating:
+    if short_form:
         return larger
-    for level in range(plan.zero + 1, 4):
+    for level in _higher_levels(plan):
         if sum(least_states_bytes(graph, attrs.evolve(plan, zero=level)).values()) <= memory_bytes:
             return f"with zero = {level} they would fit, or {larger}"
     return larger

@@ -12,9 +12,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.lowering.collectives import Rings
+from sipml_core.lowering.expertgroups import by_experts, from_experts
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.synchronisation import ReplicaCollectives, pairs
-from sipml_core.model import Nodes, precision
+from sipml_core.model import Nodes, Plan, precision
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -41,14 +42,18 @@ class SharedStates:
         batches = range(plan.micro_batches) if plan.zero == 2 else [plan.micro_batches - 1]
 
         # Buckets of as many devices together: those of one device are most.
-        sizes = sorted({len(bucket.devices) for bucket in buckets})
+        sizes = sorted({(len(bucket.devices), bucket.of_experts) for bucket in buckets})
         updated = tasks.copy()
         ends: list[Nodes] = []
         users = np.unique(np.concatenate([bucket.consumers for bucket in buckets]))
         done = builder.barriers((len(tasks), len(users)), label=label)
         for size in sizes:
-            numbers = [number for number, bucket in enumerate(buckets) if len(bucket.devices) == size]
-            for some in [numbers] if size == 1 else [[number] for number in numbers]:
+            numbers = [
+                number
+                for number, bucket in enumerate(buckets)
+                if (len(bucket.devices), bucket.of_experts) == size
+            ]
+            for some in [numbers] if size[0] == 1 else [[number] for number in numbers]:
                 gathered = self._add(tasks, [buckets[number] for number in some], some, list(batches))
                 used_by, user = pairs([buckets[number].consumers for number in some])
                 column = np.searchsorted(users, user)
@@ -62,25 +67,35 @@ class SharedStates:
         """Add buckets of equally many devices; return where parameters are. [buckets, groups, devices]"""
         over, builder, label = self.over, self.over.builder, self.over.label
         made, devices = len(tasks), len(buckets[0].devices)
-        rings = over.rings(np.array(numbers, dtype=np.int32))
+        experts, plan = buckets[0].of_experts, over.plan
+        # Of experts each bucket has a ring for each group of replicas with the same ones.
+        rings = over.rings(np.array(numbers, dtype=np.int32).repeat(plan.ep if experts else 1))
         shape = (len(buckets), made, devices)
         # GPUs of all members [buckets, dp, devices]; bucket of each maker and user, and these [pairs].
         members = np.stack([over.gpu_of[:, bucket.devices] for bucket in buckets])
         made_by, maker = pairs([bucket.producers for bucket in buckets])
         used_by, user = pairs([bucket.consumers for bucket in buckets])
         size_bytes = np.array([bucket.size_bytes for bucket in buckets])[:, None]
+        if experts:
+            members, size_bytes = _by_experts(members, plan), size_bytes.repeat(plan.ep, axis=0)
+
+        def separate(nodes: Nodes) -> Nodes:
+            return _by_experts(nodes, plan) if experts else nodes
+
+        def joined(nodes: Nodes) -> Nodes:
+            return _from_experts(nodes, plan) if experts else nodes
 
         for batch in batches:
             ready = builder.barriers(shape, label=label)
             builder.depend(tasks[:, batch, maker].T[..., None], ready[made_by])
-            summed = self._reduce_scatter(rings, members, size_bytes, ready)
+            summed = joined(self._reduce_scatter(rings, members, size_bytes, separate(ready)))
             over.step.wait(summed[used_by].transpose(1, 0, 2), user)
 
         held = precision(over.template.group.graph.graph.precision)
         new = builder.barriers(shape, label=label)
         builder.depend(tasks[:, -1, user].T[..., None], new[used_by])
         parameter_bytes = size_bytes * (held.parameter_bytes / over.plan.gradient_bytes(held))
-        return self._all_gather(rings, members, parameter_bytes, new)
+        return joined(self._all_gather(rings, members, parameter_bytes, separate(new)))
 
     def _reduce_scatter(
         self, rings: Rings, members: NDArray[np.int32], size_bytes: NDArray[np.float64], ready: Nodes
@@ -106,6 +121,17 @@ class SharedStates:
             rows = members[:, :made].reshape(-1, devices)
             done = rings.all_gather(rows, size_bytes, done.reshape(-1, devices)).reshape(done.shape)
         return done
+
+
+def _by_experts(table: NDArray[np.int32], plan: Plan) -> NDArray[np.int32]:
+    """Return tables over replicas as several over experts' groups: [buckets x ep, replicas / ep, devices]."""
+    groups = by_experts(table, plan, axis=1)
+    return groups.reshape(-1, *groups.shape[2:])
+
+
+def _from_experts(table: NDArray[np.int32], plan: Plan) -> NDArray[np.int32]:
+    """Return what `_by_experts` was made of."""
+    return from_experts(table.reshape(-1, plan.ep, *table.shape[1:]), plan, axis=1)
 
 
 def _over_replicas(table: NDArray[np.int32]) -> NDArray[np.int32]:

@@ -157,4 +157,4 @@ class SharedParameters:
         over, bucket = self.over, self.over.template.buckets[number]
         rings: Rings = over.rings(np.array([number], dtype=np.int32))
         members = over.gpu_of[: summed.shape[1], list(bucket.devices)]
-        return rings.all_reduce(members, bucket.size_bytes / over.plan.dp, summed.T).T
+        return rings.all_reduce(members, bucket.size_bytes / over.plan.replicas, summed.T).T

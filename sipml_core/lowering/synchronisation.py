@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import Rings
+from sipml_core.lowering.expertgroups import by_experts, from_experts
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import Indices
 from sipml_core.lowering.grouptemplate import GroupTemplate
@@ -94,13 +95,14 @@ class Synchronisation:
         """
         buckets = self.over.template.buckets
         together = self.over.template.passes.ordered and len(self.tiers) == 1 and not self.orders
-        single = [number for number, b in enumerate(buckets) if together and len(b.devices) == 1]
-        done = [self._add_single(tasks, single)] if single else []
-        return done + [
-            self._add(tasks, number)
+        single = [
+            number
             for number, bucket in enumerate(buckets)
-            if not (together and len(bucket.devices) == 1)
+            if together and len(bucket.devices) == 1 and not bucket.of_experts
         ]
+        done = [self._add_single(tasks, single)] if single else []
+        others = sorted(set(range(len(buckets))) - set(single))
+        return done + [self._add(tasks, number) for number in others]
 
     def _add_single(self, tasks: Nodes, numbers: list[int]) -> Nodes:
         """Add rings of buckets that are on one device each; return where they end. [groups, buckets]
@@ -188,15 +190,21 @@ class Synchronisation:
             priority=over.priority + number,
             label=over.label,
             counter_rotating=over.plan.counter_rotating,
-            orders=self.orders,
+            orders=() if bucket.of_experts else self.orders,
             library=over.library,
             in_network=over.in_network,
         )
-        members = over.gpu_of[:, bucket.devices].reshape(1, *self.tiers, devices)
-        made = len(tasks) // math.prod(self.tiers[1:])
-        done = rings.all_reduce(
-            members, bucket.size_bytes, ready.reshape(1, made, *self.tiers[1:], devices), made=made
-        ).reshape(ready.shape)
+        members = over.gpu_of[:, bucket.devices]
+        if bucket.of_experts:
+            # One ring for each group of replicas with the same experts. [ep, replicas / ep, devices]
+            members, waits = by_experts(members, over.plan), by_experts(ready, over.plan)
+            sums = rings.all_reduce(members, bucket.size_bytes, waits, made=waits.shape[1])
+            done = from_experts(sums, over.plan)
+        else:
+            made = len(tasks) // math.prod(self.tiers[1:])
+            waits = ready.reshape(1, made, *self.tiers[1:], devices)
+            members = members.reshape(1, *self.tiers, devices)
+            done = rings.all_reduce(members, bucket.size_bytes, waits, made=made).reshape(ready.shape)
         over.step.wait(done[:, user], bucket.consumers)
         return done
 
@@ -226,7 +234,7 @@ def replicas_in_server(plan: Plan, server_gpus: int) -> int:
     # Server of each GPU of each replica [dp, replica]; counterparts in a row that are in one server.
     server = plan.positions // server_gpus
     together = int(np.argmax(np.append((server != server[:1]).any(axis=1), True)))
-    if plan.dp % together:
+    if plan.replicas % together:
         return 1
     blocks = server.reshape(-1, together, plan.replica_gpus)
     return together if (blocks == blocks[:, :1]).all() else 1
@@ -237,11 +245,11 @@ def server_tiers(plan: Plan, server_gpus: int | None) -> tuple[int, ...]:
     if server_gpus is not None and server_gpus < 1:
         raise ConfigError(f"server_gpus must be at least 1, got {server_gpus}")
     if server_gpus is None or plan.mp % server_gpus == 0:
-        return (plan.dp,)
+        return (plan.replicas,)
     together = replicas_in_server(plan, server_gpus)
     if together == 1:
         raise ConfigError(
-            f"two-tier synchronisation needs whole groups in whole servers: {plan.dp} groups of "
+            f"two-tier synchronisation needs whole groups in whole servers: {plan.replicas} groups of "
             f"mp={plan.mp} do not fill servers of {server_gpus} GPUs"
         )
-    return (plan.dp // together, together)
+    return (plan.replicas // together, together)

@@ -110,16 +110,43 @@ class Routes:
         pair, path, _ = np.nonzero(used)
         link = paths[used]
 
-        # Entries of the same pair and link together, in order of the links' numbers.
+        latest_us = np.where(weight > 0, latency_us, 0.0).max(axis=1, initial=0.0)
+        return cls.of_entries(pairs, pair, link, weight[pair, path], latest_us)
+
+    @classmethod
+    def of_entries(
+        cls,
+        pairs: int,
+        pair: NDArray[np.int64],
+        link: NDArray[np.int64],
+        weight: NDArray[np.float64],
+        latency_us: NDArray[np.float64],
+    ) -> Routes:
+        """Return routes from pair, link and weight of each entry, in any order.
+
+        Entries of the same pair and link become one, with the sum of their weights, 1 at most.
+
+        Parameters
+        ----------
+        latency_us
+            Of each pair. [pairs] [us]
+
+        Examples
+        --------
+        >>> pair, link, weight = np.array([1, 0, 1]), np.array([7, 5, 7]), np.array([0.5, 1.0, 0.5])
+        >>> routes = Routes.of_entries(2, pair, link, weight, np.zeros(2))
+        >>> routes.links.tolist(), routes.weight.tolist(), routes.start.tolist()
+        ([5, 7], [1.0, 1.0], [0, 1, 2])
+        """
         order = np.lexsort((link, pair))
-        pair, link, part = pair[order], link[order], weight[pair, path][order]
+        pair, link, weight = pair[order], link[order], weight[order]
         first = np.flatnonzero((np.diff(pair, prepend=-1) != 0) | (np.diff(link, prepend=-1) != 0))
-        summed = np.add.reduceat(part, first) if len(first) else part
+        summed = np.add.reduceat(weight, first) if len(first) else weight
         return cls(
             start=np.searchsorted(pair[first], np.arange(pairs + 1)),
             links=link[first],
             weight=np.minimum(summed, 1.0),
-            latency_us=np.where(weight > 0, latency_us, 0.0).max(axis=1, initial=0.0),
+            latency_us=latency_us,
         )
 
     @property

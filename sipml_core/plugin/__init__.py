@@ -6,6 +6,7 @@ Imports only `model`, `fields` and `errors`.
 
 from sipml_core.plugin.hookspecs import hookimpl
 from sipml_core.plugin.interfaces import (
+    Allocator,
     AllReduce,
     Communication,
     Component,
@@ -20,12 +21,13 @@ from sipml_core.plugin.interfaces import (
     WeightedRing,
     Workload,
 )
-from sipml_core.plugin.registry import API_VERSION, Entry, Registry, load
+from sipml_core.plugin.registry import API_VERSION, Entry, Registry, installed, load
 from sipml_core.plugin.signals import interrupts_blocked
 
 __all__ = [
     "API_VERSION",
     "AllReduce",
+    "Allocator",
     "Communication",
     "Component",
     "Convergence",
@@ -41,6 +43,7 @@ __all__ = [
     "WeightedRing",
     "Workload",
     "hookimpl",
+    "installed",
     "interrupts_blocked",
     "load",
 ]

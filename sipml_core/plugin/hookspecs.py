@@ -10,6 +10,7 @@ import pluggy
 if TYPE_CHECKING:
     from sipml_core.model import Result
     from sipml_core.plugin.interfaces import (
+        Allocator,
         AllReduce,
         Communication,
         Estimator,
@@ -76,6 +77,11 @@ def sipml_all_reduces() -> Iterable[type[AllReduce]]:  # type: ignore[empty-body
 @hookspec
 def sipml_communication() -> Iterable[type[Communication]]:  # type: ignore[empty-body]
     """Communication libraries that this plugin offers. Called once, when plugins load; names are unique."""
+
+
+@hookspec
+def sipml_allocators() -> Iterable[type[Allocator]]:  # type: ignore[empty-body]
+    """Allocations of GPUs to jobs that this plugin offers. Called once, when plugins load."""
 
 
 @hookspec

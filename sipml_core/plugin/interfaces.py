@@ -10,6 +10,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.errors import ConfigError
 from sipml_core.model import (
     BalancedGraph,
     CircuitControl,
@@ -25,6 +26,7 @@ from sipml_core.model import (
     OpWork,
     Placement,
     PlacementLimits,
+    Plan,
     ReplicaShape,
     TaskGraph,
     TrafficMatrix,
@@ -211,6 +213,19 @@ class Workload(Component):
         """FLOPs of a training step for one token; None: no utilisation is reported."""
         return None
 
+    def check_plan(self, plan: Plan, layout: str) -> None:
+        """Refuse a plan that this model cannot run under: `ConfigError` that begins with the key at fault.
+
+        By default a model has no sequence that replicas can share, and no experts to spread.
+        """
+        for degree in ("cp", "ep"):
+            if getattr(plan, degree) > 1:
+                raise ConfigError(f"{degree} must be 1 for {self.name!r}, got {getattr(plan, degree)}")
+
+    def divided(self, cp: int, ep: int) -> Workload:
+        """Return the model as it is on one of cp replicas that share sequences, of ep that share experts."""
+        return self
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of a result should know of this model, a sentence each."""
@@ -285,3 +300,28 @@ class Communication(Component):
     @abstractmethod
     def cost(self, call: CollectiveCall) -> CollectiveCost:
         """Return what one call costs: the same for equal calls, and never less time for more bytes."""
+
+
+class Allocator(Component):
+    """Gives the jobs of a shared cluster their GPUs."""
+
+    @abstractmethod
+    def allocate(
+        self, free: NDArray[np.bool_], gpus: int, *, units: tuple[int, ...], number: int
+    ) -> NDArray[np.int32] | None:
+        """Return the GPUs of a job in the order of its ranks, or None where it has to wait.
+
+        The same arguments always give the same answer.
+
+        Parameters
+        ----------
+        free
+            Which GPUs no job has. [cluster's GPUs]
+        gpus
+            How many the job needs, each of them free.
+        units
+            GPUs of each kind of unit of the network (servers, racks), inner first: GPUs i and j share a
+            unit of n if ``i // n == j // n``.
+        number
+            Of the job, in order of arrival, from 0: what a random choice depends on.
+        """

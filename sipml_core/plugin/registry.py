@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import os
 from collections.abc import Iterable, Mapping
+from functools import cache
 from importlib.metadata import EntryPoint, entry_points
 from typing import Any, get_type_hints
 
@@ -19,6 +20,7 @@ import pluggy
 from sipml_core.errors import ConfigError, PluginError, unknown
 from sipml_core.plugin import hookspecs
 from sipml_core.plugin.interfaces import (
+    Allocator,
     AllReduce,
     Communication,
     Component,
@@ -56,6 +58,7 @@ ROLES: Mapping[str, tuple[str, type[Component]]] = {
     "exchange": ("sipml_exchanges", Exchange),
     "all_reduce": ("sipml_all_reduces", AllReduce),
     "communication": ("sipml_communication", Communication),
+    "allocator": ("sipml_allocators", Allocator),
 }
 
 
@@ -163,6 +166,24 @@ def load(found: Iterable[EntryPoint] | None = None, disabled: Iterable[str] | No
         except BaseException as error:  # whatever a stranger's module does, the others go on
             problems.append(f"{source} is left out: {type(error).__name__}: {_one_line(error)}")
     return collect(modules, problems)
+
+
+def installed(role: str, name: str) -> type[Any]:
+    """Return the class of that role and name that a plugin offers which is installed here.
+
+    So a component builds on one of another plugin without importing it. `ConfigError` names the nearest one
+    if there is none.
+
+    >>> installed("topology", "sip-ocs").scheduler
+    'ocs-exact'
+    """
+    return _installed().find(role, name)
+
+
+@cache
+def _installed() -> Registry:
+    """Return what is installed here."""
+    return load()
 
 
 def collect(modules: Iterable[tuple[Source, Any]], problems: Iterable[str] = ()) -> Registry:

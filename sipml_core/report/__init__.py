@@ -8,6 +8,7 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sipml_core.report.casepictures import PictureLook
     from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
     from sipml_core.report.collectivetables import ELEMENT_BYTES, collective_table, write_collectives
     from sipml_core.report.components import (
@@ -18,11 +19,35 @@ if TYPE_CHECKING:
         trace_lines,
     )
     from sipml_core.report.countstable import counts_tables
+    from sipml_core.report.detailfiles import (
+        DetailRequest,
+        details_size_line,
+        recorded_cases,
+        write_details,
+    )
+    from sipml_core.report.drawing import SeriesLook, draw_series
     from sipml_core.report.explain import strategy_tables, winner_tables
+    from sipml_core.report.htmlpage import ReportedResult, result_page, write_page
+    from sipml_core.report.picturefiles import (
+        PICTURES,
+        case_picture,
+        pictures_of,
+        search_picture,
+        write_picture,
+    )
     from sipml_core.report.plots import can_draw, new_figure
     from sipml_core.report.progressbar import progress_bar
+    from sipml_core.report.repeating import (
+        chosen_cases,
+        experiment_of,
+        is_search,
+        repeated,
+        row_of,
+        search_rows,
+    )
     from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
     from sipml_core.report.resultfiles import prepare_folder, write_atomically, write_result
+    from sipml_core.report.resultpictures import times_picture
     from sipml_core.report.searchreport import (
         SHOWN,
         search_footnotes,
@@ -30,11 +55,42 @@ if TYPE_CHECKING:
         winners_tables,
         write_search,
     )
+    from sipml_core.report.sharedreport import shared_table, write_shared
     from sipml_core.report.tables import footnotes, result_tables
     from sipml_core.report.validationreport import validation_lines, validation_table, write_predictions
+    from sipml_core.report.whyreport import Why, why_tables
 
 #: What each file of the room gives to others.
 _GIVES = {
+    "htmlpage": (
+        "ReportedResult",
+        "result_page",
+        "write_page",
+    ),
+    "whyreport": (
+        "Why",
+        "why_tables",
+    ),
+    "repeating": (
+        "chosen_cases",
+        "is_search",
+        "experiment_of",
+        "repeated",
+        "row_of",
+        "search_rows",
+    ),
+    "picturefiles": (
+        "PICTURES",
+        "case_picture",
+        "pictures_of",
+        "search_picture",
+        "write_picture",
+    ),
+    "drawing": (
+        "SeriesLook",
+        "draw_series",
+    ),
+    "casepictures": ("PictureLook",),
     "circuitreport": (
         "plan_summary",
         "plan_table",
@@ -54,6 +110,12 @@ _GIVES = {
         "trace_lines",
     ),
     "countstable": ("counts_tables",),
+    "detailfiles": (
+        "DetailRequest",
+        "details_size_line",
+        "recorded_cases",
+        "write_details",
+    ),
     "explain": (
         "strategy_tables",
         "winner_tables",
@@ -68,6 +130,7 @@ _GIVES = {
         "reproduction_footnotes",
         "write_finding",
     ),
+    "resultpictures": ("times_picture",),
     "resultfiles": (
         "prepare_folder",
         "write_atomically",
@@ -79,6 +142,10 @@ _GIVES = {
         "search_tables",
         "winners_tables",
         "write_search",
+    ),
+    "sharedreport": (
+        "shared_table",
+        "write_shared",
     ),
     "tables": (
         "footnotes",
@@ -93,39 +160,65 @@ _GIVES = {
 
 __all__ = [
     "ELEMENT_BYTES",
+    "PICTURES",
     "SHOWN",
+    "DetailRequest",
+    "PictureLook",
+    "ReportedResult",
+    "SeriesLook",
+    "Why",
     "can_draw",
+    "case_picture",
+    "chosen_cases",
     "collective_table",
     "component_page",
     "components_table",
     "counts_tables",
     "default_batch",
+    "details_size_line",
+    "draw_series",
+    "experiment_of",
     "finding_tables",
     "footnotes",
+    "is_search",
     "new_figure",
     "option_rows",
+    "pictures_of",
     "plan_summary",
     "plan_table",
     "prepare_folder",
     "progress_bar",
+    "recorded_cases",
+    "repeated",
     "reproduction_footnotes",
+    "result_page",
     "result_tables",
+    "row_of",
     "search_footnotes",
+    "search_picture",
+    "search_rows",
     "search_tables",
+    "shared_table",
     "strategy_tables",
     "summary_lines",
+    "times_picture",
     "trace_lines",
     "validation_lines",
     "validation_table",
+    "why_tables",
     "winner_tables",
     "winners_tables",
     "write_atomically",
     "write_collectives",
+    "write_details",
     "write_finding",
+    "write_page",
+    "write_picture",
     "write_plan",
     "write_predictions",
     "write_result",
     "write_search",
+    "write_shared",
 ]
 
 

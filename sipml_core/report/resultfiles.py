@@ -63,8 +63,8 @@ def write_result(result: Result, folder: Path) -> list[Path]:
 
 
 def _is_written(field: attrs.Attribute[Any], value: Any) -> bool:
-    """Whether JSON has a field: not timelines, nor what only language models have where it is empty."""
-    return field.name != "timelines" and not (LANGUAGE in field.metadata and value is None)
+    """Whether JSON has a field: not what details are made of, nor empty ones of language models."""
+    return field.name not in ("timelines", "recorded") and not (LANGUAGE in field.metadata and value is None)
 
 
 @attrs.frozen(kw_only=True)

@@ -16,6 +16,7 @@ from sipml_core.scheduling.driver import (
     refuse_unserved,
     unserved_pairs,
 )
+from sipml_core.scheduling.driving import driven
 from sipml_core.scheduling.matrix import read_matrix, refuse_out_of_reach
 from sipml_core.scheduling.portbound import port_bound
 from sipml_core.scheduling.relay import with_relays
@@ -28,6 +29,7 @@ __all__ = [
     "ScheduledCircuits",
     "circuit_traffic",
     "crowded",
+    "driven",
     "fewest_circuits",
     "job_bytes",
     "planned",

@@ -11,9 +11,11 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError
 from sipml_core.model import (
     CircuitControl,
+    CircuitParts,
     CircuitPlan,
     Network,
     PairIndex,
+    PartsPlan,
     TaskGraph,
     TrafficMatrix,
     at_rows,
@@ -52,6 +54,10 @@ def refuse_control(scheduler: Scheduler, control: CircuitControl) -> None:
 
     It must plan the control's kind, and the class that made the last rule (`CircuitControl.check`).
     """
+    if isinstance(control, CircuitParts):
+        for part in {type(part.control): part.control for part in control.parts}.values():
+            refuse_control(scheduler, part)
+        return
     kind = type(control)
     ruled = next(cls for cls in kind.__mro__ if "check" in vars(cls))
     if not isinstance(control, scheduler.plans) or not issubclass(scheduler.plans, ruled):
@@ -74,6 +80,8 @@ def planned(
         Its plan cannot exist.
     """
     refuse_control(scheduler, control)
+    if isinstance(control, CircuitParts):
+        return _planned_parts(scheduler, control, traffic, previous)
     plan = scheduler.plan(control, traffic, previous)
     if not isinstance(plan, CircuitPlan):
         raise PluginError(f"scheduler {scheduler.name!r} returned a {type(plan).__name__}, not a CircuitPlan")
@@ -82,6 +90,19 @@ def planned(
     except PluginError as error:
         raise PluginError(f"scheduler {scheduler.name!r}: {error}") from None
     return control.transition(previous, plan)
+
+
+def _planned_parts(
+    scheduler: Scheduler, control: CircuitParts, traffic: TrafficMatrix, previous: CircuitPlan | None
+) -> CircuitPlan:
+    """Return the scheduler's plans of all parts, each for the traffic inside it."""
+    before = previous.plans if isinstance(previous, PartsPlan) else (None,) * len(control.parts)
+    return control.together(
+        tuple(
+            planned(scheduler, part.control, control.traffic_of(k, traffic), of_part)
+            for k, (part, of_part) in enumerate(zip(control.parts, before, strict=True))
+        )
+    )
 
 
 class ScheduledCircuits:
@@ -121,11 +142,8 @@ class ScheduledCircuits:
         #: All pairs of the job, also where `network` has only those that stand for all.
         self.planned_network = network
         self.rule = rule
-        index = PairIndex(network.gpus)
         #: Whether each circuit joins a gating pair. [circuits]
-        self._gates = np.isin(
-            index.key(network.circuit_src, network.circuit_dst), () if gates is None else gates
-        )
+        self._gates = np.isin(_circuit_keys(network), () if gates is None else gates)
         self.replan_above = replan_above
         self.plan = self._plan(total_bytes, None)
         #: Plans made, and decision instants at which the one in force was kept unasked.
@@ -134,10 +152,20 @@ class ScheduledCircuits:
         #: What the plan in force was made for. [circuits] [bytes]
         self._planned_for = total_bytes
 
-    def on(self, network: Network) -> ScheduledCircuits:
-        """The same first plan on a network whose routes were changed to suit it."""
+    def on(self, network: Network, estimator: DemandForecast | None = None) -> ScheduledCircuits:
+        """The same first plan on a network whose routes were changed to suit it.
+
+        Parameters
+        ----------
+        estimator
+            For the circuits of that network, some of those before; None: they are the same, or set once.
+        """
         other = copy.copy(self)
         other.network = network
+        if estimator is not None:
+            other.estimator = estimator
+            left = np.searchsorted(_circuit_keys(self.network), _circuit_keys(network))
+            other._gates, other._planned_for = self._gates[left], self._planned_for[left]
         return other
 
     def fewest_circuits(self) -> int:
@@ -197,6 +225,11 @@ class ScheduledCircuits:
             kept_gbps=at_rows(plan.kept_gbps, row),
             dark_us=at_rows(plan.dark_us, row),
         )
+
+
+def _circuit_keys(network: Network) -> NDArray[np.int64]:
+    """Return the pairs that circuits of a network join, as of a `PairIndex`, ascending. [circuits]"""
+    return PairIndex(network.gpus).key(network.circuit_src, network.circuit_dst)
 
 
 def moved_part(before: NDArray[np.float64], now: NDArray[np.float64]) -> float:

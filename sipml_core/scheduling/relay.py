@@ -81,6 +81,31 @@ def _together(pairs: int, parts: list[tuple[NDArray[np.intp], Routes]]) -> Route
     )
 
 
+def with_packets(fabric: Fabric, plan: CircuitPlan) -> Fabric:
+    """Return `fabric` with routes over circuits of `plan`, and packets for pairs that lack one of theirs."""
+    control = fabric.circuits
+    assert control is not None
+    assert control.packets is not None
+    packets = control.packets
+
+    def route(src: PairArray, dst: PairArray) -> Routes:
+        src, dst = np.asarray(src, np.int32), np.asarray(dst, np.int32)
+        own = fabric.route(src, dst).flat()
+        assert own.start is not None
+        pair = np.repeat(np.arange(len(src)), np.diff(own.start))
+        circuit = own.links >= fabric.fixed_links
+        dark = plan.capacity_gbps(*fabric.circuit_pair(own.links[circuit])) <= 0
+        lacks = np.bincount(pair[circuit][dark], minlength=len(src)) > 0
+        own_rows, rows = np.flatnonzero(~lacks), np.flatnonzero(lacks)
+        parts = [
+            (own_rows, fabric.route(src[own_rows], dst[own_rows])),
+            (rows, packets(src[rows], dst[rows])),
+        ]
+        return _together(len(src), parts)
+
+    return attrs.evolve(fabric, route=route)
+
+
 def relays(
     plan: CircuitPlan, src: PairArray, dst: PairArray, traffic: TrafficMatrix | None = None
 ) -> NDArray[np.int32]:

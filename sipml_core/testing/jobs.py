@@ -25,7 +25,7 @@ from sipml_core.model import (
 )
 from sipml_core.placement import PLACERS
 from sipml_core.plugin import Estimator, GpuModel, Placer, Scheduler, Topology, Workload, load
-from sipml_core.scheduling import ScheduledCircuits, job_bytes
+from sipml_core.scheduling import driven
 from sipml_core.testing.laws import require
 from sipml_core.workloads import SIZED_WORKLOADS
 
@@ -152,11 +152,5 @@ def run_transfers(fabric: Fabric, scheduler: Scheduler | None, tasks: TaskGraph)
     network = Network.of(fabric, tasks)
     driver, estimator = None, find_estimator(scheduler)
     if fabric.circuits is not None and scheduler is not None and estimator is not None:
-        driver = ScheduledCircuits(
-            control=fabric.circuits,
-            scheduler=scheduler,
-            estimator=estimator.start(network, tasks),
-            network=network,
-            total_bytes=job_bytes(network, tasks),
-        )
+        network, driver = driven(fabric, scheduler, estimator, tasks, network)
     return network, simulate(tasks, network, driver=driver, max_wall_s=60.0)

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
-from sipml_core.model import Split
+from sipml_core.model import Exchanged, Split
 from sipml_core.workloads import layers
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.layers import MASK_BYTES, STATISTIC_BYTES
@@ -54,6 +54,8 @@ def attention(
             made = _head_norm(b, f"{name}.head_norm", made)
         if shape.positions == ROTARY:
             made = _turned(b, f"{name}.rotary", made)
+    if context > 1:
+        made = _gathered(b, f"{name}.gather", made)
     pairs = shape.attended(layer, b.shape(x)[1] * context) / context
     sinks = b.parameter(f"{name}.sinks", (shape.groups, shape.heads // shape.groups)) if shape.sinks else None
     if fused:
@@ -218,6 +220,37 @@ def _turned(b: GraphBuilder, name: str, made: Projected) -> Projected:
         writes={turned.queries: "n s g r e", turned.keys: "n s g e"},
     )
     return turned
+
+
+def _gathered(b: GraphBuilder, name: str, made: Projected) -> Projected:
+    """Append copies of keys and values into a buffer that goes to the replicas that share the sequence."""
+    n, s, g, k = b.shape(made.keys)
+    c = b.shape(made.values)[3]
+    gathered = attrs.evolve(made, keys=f"{name}.k", values=f"{name}.v")
+    b.op(
+        name,
+        "elementwise",
+        {"n": n, "s": s, "g": g, "k": k, "c": c},
+        _HEADS,
+        flops=0.0,
+        reads={made.keys: "n s g k", made.values: "n s g c"},
+        writes={gathered.keys: "n s g k", gathered.values: "n s g c"},
+        exchanged=Exchanged.GATHER,
+    )
+    if made.shared_keys is None:
+        return gathered
+    p = b.shape(made.shared_keys)[2]
+    b.op(
+        f"{name}.shared",
+        "elementwise",
+        {"n": n, "s": s, "p": p},
+        _TOKENS,
+        flops=0.0,
+        reads={made.shared_keys: "n s p"},
+        writes={f"{name}.shared.y": "n s p"},
+        exchanged=Exchanged.GATHER,
+    )
+    return attrs.evolve(gathered, shared_keys=f"{name}.shared.y")
 
 
 def _fused(b: GraphBuilder, name: str, made: Projected, pairs: float, sinks: str | None) -> str:

@@ -39,6 +39,7 @@ def training_step(builder: GraphBuilder) -> OpGraph:
         precision=builder.precision.name,
         tensors=tuple(builder.tensors.values()),
         ops=(*(forward.op for forward in builder.forwards), *backward.ops, *backward.optimizers()),
+        expert_shares=builder.expert_shares,
     )
 
 
@@ -147,6 +148,7 @@ class _Backward:
                 reads=tuple(reads),
                 writes=tuple(self._gradient(op, target, dims) for target in targets),
                 follows=op.name,
+                routing=op.routing,
             )
         )
 
@@ -164,7 +166,10 @@ class _Backward:
 
     def _add_like(self, tensor: str, name: str) -> str:
         model = self.builder.tensors[tensor]
-        return self.builder.add(name, model.shape, Role.ACTIVATION, model.element_bytes)
+        opposite = model.exchanged.opposite if model.exchanged else None
+        return self.builder.add(
+            name, model.shape, Role.ACTIVATION, model.element_bytes, exchanged=opposite, routing=model.routing
+        )
 
     def _reads(self, op: Op, role: Role) -> list[Operand]:
         return [operand for operand in op.reads if self.builder.tensors[operand.tensor].role is role]

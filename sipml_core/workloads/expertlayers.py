@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import attrs
 
-from sipml_core.model import Split
+from sipml_core.model import Exchanged, Split
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.layers import INDEX_BYTES
 from sipml_core.workloads.modelshape import ExpertShape
@@ -23,15 +23,33 @@ class ExpertPlan:
 
     #: Rows of each token: those of the experts that it goes to, or as many as the experts' room is for.
     rows: int
+    #: Part of all rows that goes to the experts of each replica over which they are spread; none: not spread.
+    shares: tuple[float, ...] = ()
     #: Experts are cut along their features over the GPUs of a group; false: each GPU has whole ones.
     cut: bool = True
 
+    @property
+    def spread(self) -> int:
+        """Return the replicas over which experts are spread."""
+        return max(len(self.shares), 1)
+
 
 def expert_layer(b: GraphBuilder, name: str, x: str, shape: ExpertShape, plan: ExpertPlan) -> str:
-    """Append the experts that each token is sent to; return their weighted sum. [n, s, h]"""
+    """Append the experts that each token is sent to; return their weighted sum. [n, s, h]
+
+    Where experts are spread, rows go to the replicas that have theirs, where they are put in the order of
+    experts, and come back.
+    """
     weights, indices = _router(b, f"{name}.router", x, shape, plan.rows)
-    rows = _permute(b, f"{name}.dispatch", x, indices)
-    made = _experts(b, f"{name}.experts", rows, shape, plan)
+    if plan.spread == 1:
+        rows = _permute(b, f"{name}.dispatch", x, indices)
+        made = _experts(b, f"{name}.experts", rows, shape, plan)
+        return _combine(b, f"{name}.combine", made, weights)
+    b.expert_shares[name] = plan.shares
+    rows = _permute(b, f"{name}.dispatch", x, indices, exchanged=Exchanged.TO_EXPERTS, routing=name)
+    rows = _reordered(b, f"{name}.sort", rows, name)
+    made = _experts(b, f"{name}.experts", rows, shape, plan, name)
+    made = _reordered(b, f"{name}.unsort", made, name, exchanged=Exchanged.FROM_EXPERTS)
     return _combine(b, f"{name}.combine", made, weights)
 
 
@@ -99,7 +117,15 @@ def _router(b: GraphBuilder, name: str, x: str, shape: ExpertShape, rows: int) -
     return weights, indices
 
 
-def _permute(b: GraphBuilder, name: str, x: str, indices: str) -> str:
+def _permute(
+    b: GraphBuilder,
+    name: str,
+    x: str,
+    indices: str,
+    *,
+    exchanged: Exchanged | None = None,
+    routing: str | None = None,
+) -> str:
     """Append the copy of each token to its rows, in the order of experts; its gradient adds them up."""
     n, s, h = b.shape(x)
     k, rows = b.shape(indices)[2], f"{name}.rows"
@@ -112,17 +138,47 @@ def _permute(b: GraphBuilder, name: str, x: str, indices: str) -> str:
         reads={x: "n s h", indices: "n s k"},
         writes={rows: "n s k h"},
         saved=(indices,),
+        exchanged=exchanged,
+        routing=routing,
     )
     return rows
 
 
-def _experts(b: GraphBuilder, name: str, rows: str, shape: ExpertShape, plan: ExpertPlan) -> str:
-    """Append the experts, as SwiGLU on all rows: grouped products whose weights are all read."""
+def _reordered(
+    b: GraphBuilder, name: str, rows: str, routing: str, *, exchanged: Exchanged | None = None
+) -> str:
+    """Append a copy of rows into the order of experts, or back into that of replicas; it keeps nothing."""
     n, s, k, h = b.shape(rows)
-    count, f = shape.count, shape.width
+    y = f"{name}.y"
+    b.op(
+        name,
+        "elementwise",
+        {"n": n, "s": s, "k": k, "h": h},
+        _TOKENS,
+        flops=0.0,
+        reads={rows: "n s k h"},
+        writes={y: "n s k h"},
+        exchanged=exchanged,
+        routing=routing,
+    )
+    return y
+
+
+def _experts(
+    b: GraphBuilder,
+    name: str,
+    rows: str,
+    shape: ExpertShape,
+    plan: ExpertPlan,
+    routing: str | None = None,
+) -> str:
+    """Append the experts that are here, as SwiGLU on all rows: grouped products that read all weights."""
+    n, s, k, h = b.shape(rows)
+    count, f = shape.count // plan.spread, shape.width
     splits = {**_TOKENS, "o": Split.COLUMN, "i": Split.ROW} if plan.cut else _TOKENS
-    weight, gate, up = b.parameter(f"{name}.up.weight", (count, h, 2, f)), f"{name}.up.gate", f"{name}.up.y"
-    added = {b.parameter(f"{name}.up.bias", (count, 2, f)): "* * o"} if shape.bias else {}
+    weight = b.parameter(f"{name}.up.weight", (count, h, 2, f), routing)
+    gate, up = f"{name}.up.gate", f"{name}.up.y"
+    added = {b.parameter(f"{name}.up.bias", (count, 2, f), routing): "* * o"} if shape.bias else {}
     b.op(
         f"{name}.up",
         "matmul",
@@ -132,10 +188,11 @@ def _experts(b: GraphBuilder, name: str, rows: str, shape: ExpertShape, plan: Ex
         reads={rows: "n s k i", weight: "* i * o", **added},
         writes={gate: "n s k o", up: "n s k o"},
         factors=(rows, weight),
+        routing=routing,
     )
-    inner = _swiglu(b, f"{name}.swiglu", gate, up, "n s k o")
-    down, y = b.parameter(f"{name}.down.weight", (count, f, h)), f"{name}.down.y"
-    added = {b.parameter(f"{name}.down.bias", (count, h)): "* o"} if shape.bias else {}
+    inner = _swiglu(b, f"{name}.swiglu", gate, up, "n s k o", routing)
+    down, y = b.parameter(f"{name}.down.weight", (count, f, h), routing), f"{name}.down.y"
+    added = {b.parameter(f"{name}.down.bias", (count, h), routing): "* o"} if shape.bias else {}
     b.op(
         f"{name}.down",
         "matmul",
@@ -145,11 +202,12 @@ def _experts(b: GraphBuilder, name: str, rows: str, shape: ExpertShape, plan: Ex
         reads={inner: "n s k i", down: "* i o", **added},
         writes={y: "n s k o"},
         factors=(inner, down),
+        routing=routing,
     )
     return y
 
 
-def _swiglu(b: GraphBuilder, name: str, gate: str, up: str, axes: str) -> str:
+def _swiglu(b: GraphBuilder, name: str, gate: str, up: str, axes: str, routing: str | None = None) -> str:
     """Append silu(gate) * up; both are kept."""
     dims, y = dict(zip(axes.split(), b.shape(gate), strict=True)), f"{name}.y"
     elements = 1.0
@@ -164,6 +222,7 @@ def _swiglu(b: GraphBuilder, name: str, gate: str, up: str, axes: str) -> str:
         reads={gate: axes, up: axes},
         writes={y: axes},
         saved=(gate, up),
+        routing=routing,
     )
     return y
 

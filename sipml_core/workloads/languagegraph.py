@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import attrs
 
 from sipml_core.model import OpGraph, Split
@@ -23,15 +25,17 @@ class Execution:
     sequence: int
     #: Attention in one kernel.
     fused: bool = True
-    #: Of every layer of experts; None where there are none.
-    experts: ExpertPlan | None = None
+    #: Replicas that share the sequence, of which this is one.
+    context: int = 1
+    #: Of each layer of experts, by its number.
+    experts: Mapping[int, ExpertPlan] = attrs.field(factory=dict)
 
 
 def transformer_graph(name: str, shape: ModelShape, run: Execution, samples: int, precision: str) -> OpGraph:
     """Return the training step of a Transformer for so many samples."""
     b = GraphBuilder(name, samples, precision)
     table = b.parameter("embedding.weight", (shape.vocabulary, shape.hidden)) if not shape.patch else ""
-    x = _embedded(b, shape, run.sequence, table)
+    x = _embedded(b, shape, run.sequence // run.context, table)
     for layer in range(shape.layers):
         x = _layer(b, f"layer{layer}", x, shape, run, layer)
     if not shape.post_norm:
@@ -94,11 +98,13 @@ def _layer(b: GraphBuilder, name: str, x: str, shape: ModelShape, run: Execution
 
     before = (lambda _, tensor: tensor) if shape.post_norm else norm
     after = norm if shape.post_norm else (lambda _, tensor: tensor)
-    mixed = attention(b, f"{name}.attention", before("norm1", x), shape, layer, fused=run.fused)
+    mixed = attention(
+        b, f"{name}.attention", before("norm1", x), shape, layer, fused=run.fused, context=run.context
+    )
     x = after("norm1", added("residual1", mixed, x))
     inner = before("norm2", x)
-    if layer in shape.expert_layers and shape.experts is not None and run.experts is not None:
-        made = expert_layer(b, f"{name}.moe", inner, shape.experts, run.experts)
+    if layer in run.experts and shape.experts is not None:
+        made = expert_layer(b, f"{name}.moe", inner, shape.experts, run.experts[layer])
         if shape.experts.shared_width:
             shared = gated_layer(b, f"{name}.shared", inner, shape.experts.shared_width, bias=False)
             made = layers.add(b, f"{name}.shared.sum", shared, made)

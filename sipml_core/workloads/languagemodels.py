@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 from pathlib import Path
 from typing import Any, ClassVar
 
@@ -9,7 +10,7 @@ import attrs
 
 from sipml_core.errors import ConfigError
 from sipml_core.fields import at_least, between, file_path, one_of, option
-from sipml_core.model import ModelFlops, OpGraph
+from sipml_core.model import ModelFlops, OpGraph, Plan
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads.convergence import (
     PAPER,
@@ -20,8 +21,9 @@ from sipml_core.workloads.convergence import (
 )
 from sipml_core.workloads.expertlayers import ExpertPlan
 from sipml_core.workloads.languagegraph import Execution, transformer_graph
-from sipml_core.workloads.modelfiles import own_shape, read_shape
+from sipml_core.workloads.modelfiles import nearest_divisor, own_shape, read_shape
 from sipml_core.workloads.modelshape import ModelShape
+from sipml_core.workloads.routing import expert_shares, kept_shares
 from sipml_core.workloads.sizes import MAX_TOKENS
 
 #: Tokens of a sample where nobody says: those that the model can see, at most so many.
@@ -46,6 +48,12 @@ class ModelOptions:
         doc="room of an expert for so many times its mean of tokens, which it is filled up to and beyond "
         "which tokens are dropped; times the experts of a token it must be whole; left out: none is dropped",
     )  # fmt: skip
+    skew: float = option(
+        0.0, validator=between(0, 10),
+        doc="how unequally tokens go to experts: standard deviation of the logarithm of an expert's share, "
+        "drawn once for each layer; counts where experts are spread over replicas",
+    )  # fmt: skip
+    skew_seed: int = option(0, validator=between(0, 2**63 - 1), doc="seed of the draw")
     cut_experts: bool = option(
         True, doc="experts are cut along their features over the GPUs of a group; false: each has whole ones"
     )
@@ -74,7 +82,7 @@ class LanguageModel(Workload):
         self._execution = Execution(
             sequence=self.sequence,
             fused=options.attention == "fused",
-            experts=_expert_plan(self.shape, options),
+            experts=_expert_plans(self.shape, options),
         )
 
     def _shape(self) -> ModelShape:
@@ -106,7 +114,75 @@ class LanguageModel(Workload):
     def notes(self) -> tuple[str, ...]:
         """See `Workload.notes`."""
         left_out = self.shape.left_out
-        return (f"of the published model is left out: {left_out}",) if left_out else ()
+        notes = (f"of the published model is left out: {left_out}",) if left_out else ()
+        return (*notes, *self._dropped())
+
+    def _dropped(self) -> tuple[str, ...]:
+        """Say how many tokens find no room."""
+        experts, options = self.shape.experts, self.options
+        if experts is None or not options.capacity_factor or not options.skew:
+            return ()
+        layers = sorted(self.shape.expert_layers)
+        kept = [
+            kept_shares(
+                expert_shares(experts.count, options.skew, options.skew_seed, layer), options.capacity_factor
+            ).sum()
+            for layer in layers
+        ]
+        dropped = 1.0 - sum(kept) / len(layers)
+        return (f"{100 * dropped:.1f} % of the rows of experts are dropped: they have no room for more",)
+
+    def check_plan(self, plan: Plan, layout: str) -> None:
+        """See `Workload.check_plan`."""
+        if layout in ("tensor", "megatron") and self.shape.groups % plan.mp:
+            raise ConfigError(
+                f"mp must divide the {self.shape.groups} heads of keys and values with layout {layout!r}, "
+                f"got {plan.mp}; nearest: {nearest_divisor(self.shape.groups, plan.mp)}"
+            )
+        self._check_context(plan.cp)
+        self._check_spread(plan.ep)
+
+    def _check_context(self, cp: int) -> None:
+        if cp > 1 and (self.shape.patch or self.options.attention != "fused"):
+            why = "a model of pictures" if self.shape.patch else 'attention = "plain"'
+            raise ConfigError(f"cp must be 1 with {why}, got {cp}")
+        if self.sequence % (2 * cp) and cp > 1:
+            near = nearest_divisor(self.sequence // 2, cp) if self.sequence % 2 == 0 else 1
+            raise ConfigError(
+                f"cp must cut the sequence of {self.sequence} tokens into 2 cp equal chunks, got {cp}; "
+                f"nearest: {near}"
+            )
+
+    def _check_spread(self, ep: int) -> None:
+        experts = self.shape.experts
+        if ep > 1 and experts is None:
+            raise ConfigError(f"ep must be 1, got {ep}: {self.name!r} has no experts")
+        if experts is not None and experts.count % ep:
+            raise ConfigError(
+                f"ep must divide the {experts.count} experts of a layer, got {ep}; nearest: "
+                f"{nearest_divisor(experts.count, ep)}"
+            )
+
+    def divided(self, cp: int, ep: int) -> LanguageModel:
+        """See `Workload.divided`."""
+        part = copy.copy(self)
+        plans = self._execution.experts
+        if ep > 1:
+            plans = {
+                layer: attrs.evolve(plan, shares=self.rank_shares(layer, ep)) for layer, plan in plans.items()
+            }
+        part._execution = attrs.evolve(self._execution, context=cp, experts=plans)
+        return part
+
+    def rank_shares(self, layer: int, ep: int) -> tuple[float, ...]:
+        """Return which part of a layer's rows goes to the experts of each of `ep` replicas. [ep]
+
+        Where experts have room for so many tokens each gets what it has room for.
+        """
+        experts, options = self.shape.experts, self.options
+        skew = 0.0 if experts is None or options.capacity_factor else options.skew
+        shares = expert_shares(experts.count if experts else ep, skew, options.skew_seed, layer)
+        return tuple(shares.reshape(ep, -1).sum(axis=1).tolist())
 
     def graph(self, samples: int, precision: str) -> OpGraph:
         """See `Workload.graph`."""
@@ -124,12 +200,14 @@ def _check_sequence(shape: ModelShape, sequence: int) -> None:
         )
 
 
-def _expert_plan(shape: ModelShape, options: ModelOptions) -> ExpertPlan | None:
-    """Return how experts are run; refuses options of experts where there are none."""
+def _expert_plans(shape: ModelShape, options: ModelOptions) -> dict[int, ExpertPlan]:
+    """Return how experts of each layer are run; refuses options of experts where there are none."""
     if shape.experts is None:
         if options.capacity_factor is not None:
             raise ConfigError("capacity_factor must be left out: this model has no experts")
-        return None
+        if options.skew:
+            raise ConfigError(f"skew must be 0, got {options.skew:g}: this model has no experts")
+        return {}
     factor, chosen = options.capacity_factor or 1.0, shape.experts.per_token
     rows = round(factor * chosen)
     if abs(rows - factor * chosen) > 1e-9:
@@ -138,7 +216,7 @@ def _expert_plan(shape: ModelShape, options: ModelOptions) -> ExpertPlan | None:
             f"capacity_factor times the {chosen} experts of a token must be whole, got {factor:g}; nearest: "
             f"{below:.4g} or {above:.4g}"
         )
-    return ExpertPlan(rows=rows, cut=options.cut_experts)
+    return {layer: ExpertPlan(rows=rows, cut=options.cut_experts) for layer in shape.expert_layers}
 
 
 class ConfiguredModel(LanguageModel):

@@ -9,7 +9,7 @@ import pytest
 
 PACKAGES = (
     "sipml_core", "sipml_ring", "sipml_ocs", "sipml_elect_flat", "sipml_elect_cluster", "sipml_graph",
-    "hwsim",
+    "sipml_electrical", "sipml_torus", "sipml_photonic", "hwsim",
 )  # fmt: skip
 
 

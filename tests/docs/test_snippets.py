@@ -58,7 +58,7 @@ def test_python_and_toml_of_a_page_work(registry, page, tmp_path, monkeypatch):
 def test_the_first_steps_of_the_command_line_work(tmp_path):
     """`new-plugin`, then `plugins`, from an empty folder."""
     for arguments, printed in (
-        (["new-plugin", "fat-tree"], "wrote sipml-fat-tree"),
+        (["new-plugin", "hyper-cube"], "wrote sipml-hyper-cube"),
         (["plugins"], "elect-flat"),
     ):
         done = subprocess.run(

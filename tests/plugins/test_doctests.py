@@ -7,11 +7,17 @@ import pkgutil
 import pytest
 import sipml_elect_cluster
 import sipml_elect_flat
+import sipml_electrical
 import sipml_graph
 import sipml_ocs
+import sipml_photonic
 import sipml_ring
+import sipml_torus
 
-PACKAGES = (sipml_elect_cluster, sipml_elect_flat, sipml_graph, sipml_ocs, sipml_ring)
+PACKAGES = (
+    sipml_elect_cluster, sipml_elect_flat, sipml_electrical, sipml_graph, sipml_ocs, sipml_photonic,
+    sipml_ring, sipml_torus,
+)  # fmt: skip
 MODULES = [package.__name__ for package in PACKAGES] + [
     module.name
     for package in PACKAGES
@@ -19,9 +25,12 @@ MODULES = [package.__name__ for package in PACKAGES] + [
     if not module.name.endswith((".ffi_build", "._ring", "._ocs"))
 ]
 #: Modules whose examples stand for a hard function: each must have some.
-WITH_EXAMPLES = {f"sipml_ring.{name}" for name in ("circuits", "folding", "ilp", "mcf", "ring_planning")} | {
-    "sipml_ocs.ocs_planning"
-}
+WITH_EXAMPLES = {
+    "sipml_torus.lattice",
+    "sipml_photonic.clos",
+    "sipml_photonic.grid",
+    *(f"sipml_ring.{name}" for name in ("circuits", "folding", "ilp", "mcf", "ring_planning")),
+} | {"sipml_ocs.ocs_planning"}
 
 
 @pytest.mark.parametrize("name", MODULES)

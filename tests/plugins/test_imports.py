@@ -9,7 +9,10 @@ from pathlib import Path
 
 import pytest
 
-PLUGINS = ("sipml_elect_cluster", "sipml_elect_flat", "sipml_graph", "sipml_ocs", "sipml_ring")
+PLUGINS = (
+    "sipml_elect_cluster", "sipml_elect_flat", "sipml_electrical", "sipml_graph", "sipml_ocs",
+    "sipml_photonic", "sipml_ring", "sipml_torus",
+)  # fmt: skip
 
 
 def home(plugin):

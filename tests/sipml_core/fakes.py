@@ -144,6 +144,7 @@ def case_result(**changes):
         decisions=17, samples_per_s=86_400.0, tokens_per_s=5_500_000.0, goal="accuracy",
         steps_to_accuracy=13_000.0, time_to_accuracy_s=99.0, extrapolated=False,
         speedup=2.5, notes=("first note", "second note"), pp=6, micro_batch=9, schedule="in order", zero=2,
+        bubble=0.375,
     ) | changes  # fmt: skip
     return CaseResult(**{"time_to_goal_s": fields["time_to_accuracy_s"], **fields})
 
@@ -169,7 +170,7 @@ def search_row(**changes):
         estimate_us=1200.0,
         iteration_us=1000.0, error=0.2, steps_to_accuracy=13_000.0, estimate_s=15.6, time_to_accuracy_s=13.0,
         all_reduce="two-tier", exchange="chain", memory_bytes=8.8e9, extrapolated=True, tight_memory=False,
-        reason="",
+        reason="", pp=5, micro_batch=4, schedule="in order", zero=2, recompute="selective", bubble=0.375,
     ) | changes  # fmt: skip
     return SearchRow(**{"time_to_goal_s": fields["time_to_accuracy_s"], **fields})
 

@@ -17,7 +17,7 @@ from sipml_core.plugin import Topology
 class Torus(Topology):
     """GPU r C + c sits in row r and column c, with two links along its row and two along its column."""
 
-    name = "torus"
+    name = "torus-2d"
     summary = "2-D torus: four links of B/4 per GPU, no switch"
 
     @attrs.frozen(kw_only=True)

@@ -251,6 +251,8 @@ static void set_out(engine *run)
         run->marked[g->mark[k]] = 1;
     for (int64_t node = 0; node < run->nodes; node++)
         run->out.start_us[node] = run->out.end_us[node] = NAN;
+    for (int64_t t = 0; run->out.record && t < g->transfers; t++)
+        run->out.record[t] = (engine_record){NAN, NAN, NAN, NONE, 0};
     for (int64_t id = 0; id < g->gpus; id++)
         run->gpus[id] = (gpu){.running = NONE, .ready = NONE, .line = {NONE, NONE}};
 }
@@ -271,6 +273,8 @@ int engine_new(const engine_graph *graph, const engine_network *network, const e
     if (!graph || !network || !output || !output_given(output))
         return ENGINE_E_NULL;
     if (queue != ENGINE_QUEUE_PAIR && queue != ENGINE_QUEUE_SOURCE)
+        return ENGINE_E_VALUE;
+    if (output->sample_bytes && (output->samples < 2 || output->samples % 2 || !(output->sample_us > 0)))
         return ENGINE_E_VALUE;
     int status = engine_check(graph, network);
     if (status)

@@ -158,6 +158,10 @@ static void drain(engine *run, int32_t flow)
 {
     int32_t t = run->pairs[flow].transfer, node = t + (int32_t)run->graph.tasks;
     double latency = leave_queue(run, flow, t);
+    if (run->out.record) {
+        run->out.record[t].left_us = run->now;
+        run->out.record[t].held_by = run->holder[flow];
+    }
     run->pairs[flow].transfer = NONE;
     run->touched_queues[run->touched_queue_count++] = queue_id(run, flow);
     if (latency > 0)
@@ -171,8 +175,12 @@ static int32_t next_in_queue(engine *run, queue *line)
 {
     while (line->root != NONE) {
         int32_t node = ready_pop(run, &line->root), t = node - (int32_t)run->graph.tasks;
+        if (run->out.record)
+            run->out.record[t].head_us = run->now;
         if (run->graph.size_bytes[t] > 0)
             return t;
+        if (run->out.record)
+            run->out.record[t].moved_us = run->out.record[t].left_us = run->now;
         heap_push(&run->ends, node, run->now + leave_queue(run, run->net.transfer_pair[t], t));
     }
     return NONE;
@@ -260,11 +268,18 @@ static void drain_groups(engine *run, double limit)
     }
 }
 
+static void pass_time(engine *run, double until)
+{
+    if (run->out.sample_bytes)
+        account_samples(run, until);
+    if (until > run->now)
+        run->now = until;
+}
+
 static void instant(engine *run, double at)
 {
     double limit = at + SAME_TIME * at;
-    if (at > run->now)
-        run->now = at;
+    pass_time(run, at);
     drain_groups(run, limit);
     while (run->ends.count && run->ends.items[0].key <= limit)
         end_node(run, heap_pop(&run->ends));
@@ -290,8 +305,7 @@ int engine_run(engine *run, double until_us, int64_t max_events)
         if (isinf(next) && isinf(until_us))
             return ENGINE_STALLED;
         if (next > limit) {
-            if (until_us > run->now)
-                run->now = until_us;
+            pass_time(run, until_us);
             return ENGINE_PAUSED;
         }
         if (run->events - first >= max_events)

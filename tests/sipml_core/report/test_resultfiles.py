@@ -25,6 +25,7 @@ SUMMARY = {
     "extrapolated": "false", "speedup": "2.5",
     "notes": "first note; second note",
     "pp": "6", "micro_batch": "9", "schedule": "in order", "zero": "2",
+    "bubble": "0.375",
 }  # fmt: skip
 
 

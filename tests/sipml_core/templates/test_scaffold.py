@@ -73,10 +73,10 @@ def test_what_is_written_is_formatted_python_without_a_name_left(registry, tmp_p
 
 def test_it_is_registered_as_any_plugin_is(registry, tmp_path):
     """The entry point is named as the topology is, and leads to the module that was written."""
-    files = write_plugin("fat-tree", tmp_path / "new", registry)
+    files = write_plugin("hyper-cube", tmp_path / "new", registry)
     project = tomllib.loads((tmp_path / "new" / "pyproject.toml").read_text())["project"]
-    assert project["entry-points"]["sipml"] == {"fat-tree": "sipml_fat_tree"}
-    assert tmp_path / "new" / "sipml_fat_tree.py" in files
+    assert project["entry-points"]["sipml"] == {"hyper-cube": "sipml_hyper_cube"}
+    assert tmp_path / "new" / "sipml_hyper_cube.py" in files
     assert all(path.is_file() for path in files)
 
 
@@ -91,7 +91,7 @@ def test_a_name_that_would_make_no_package_is_refused(registry, tmp_path, name):
 
 def test_an_existing_folder_is_refused(registry, tmp_path):
     with pytest.raises(ConfigError, match="already exists; choose another folder"):
-        write_plugin("fat-tree", tmp_path, registry)
+        write_plugin("hyper-cube", tmp_path, registry)
 
 
 def test_a_module_that_is_installed_is_refused(registry, tmp_path, monkeypatch):

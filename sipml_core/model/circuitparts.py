@@ -1,0 +1,146 @@
+"""Circuits in parts, each of some GPUs and planned for itself: rings of a grid, rails, small switches."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from functools import cached_property
+from typing import Any
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.errors import ConfigError, PluginError
+from sipml_core.fields import int32_vector
+from sipml_core.model.circuits import CircuitControl, CircuitPlan
+from sipml_core.model.pairs import PairIndex
+from sipml_core.model.traffic import TrafficMatrix
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CircuitPart:
+    """Some GPUs, and the circuits among them."""
+
+    #: GPU of the cluster at each place of the part, each once. [control.gpus]
+    members: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    #: Its GPUs are the places.
+    control: CircuitControl
+
+    def __attrs_post_init__(self) -> None:
+        if len(self.members) != self.control.gpus:
+            raise ConfigError(f"a part of {len(self.members)} GPUs has circuits of {self.control.gpus}")
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class CircuitParts(CircuitControl):
+    """Circuits in parts. A pair of GPUs is in one part at most; a scheduler plans each part for itself."""
+
+    parts: tuple[CircuitPart, ...]
+
+    @classmethod
+    def of(cls, gpus: int, parts: tuple[CircuitPart, ...], **fields: Any) -> CircuitParts:
+        """Return the circuits of some parts, whose circuits all have the same capacity and times.
+
+        Examples
+        --------
+        GPUs 0 and 1 on one switch, 2 and 3 on another:
+
+        >>> pair = CircuitControl(gpus=2, circuit_gbps=10.0, circuits_per_gpu=1)
+        >>> both = CircuitParts.of(4, tuple(CircuitPart(members=m, control=pair) for m in ([0, 1], [2, 3])))
+        >>> both.may_connect(np.array([0, 0, 3]), np.array([1, 2, 2])).tolist()
+        [True, False, True]
+        """
+        first = parts[0].control
+        held = np.zeros(gpus, np.int64)
+        for part in parts:
+            held[part.members] += part.control.circuits_per_gpu
+        alike = ("circuit_gbps", "interval_us", "reconfiguration_us", "all_dark")
+        for part in parts:
+            for name in alike:
+                if getattr(part.control, name) != getattr(first, name):
+                    raise ConfigError(f"all parts of a circuit network must have the same {name}")
+        return cls(
+            gpus=gpus,
+            circuits_per_gpu=int(held.max()),
+            parts=parts,
+            **{name: getattr(first, name) for name in alike},
+            **fields,
+        )
+
+    @cached_property
+    def _places(self) -> NDArray[np.int32]:
+        """Return the place of each GPU in each part; -1: it is not in it. [parts, gpus]"""
+        places = np.full((len(self.parts), self.gpus), -1, np.int32)
+        for k, part in enumerate(self.parts):
+            places[k, part.members] = np.arange(len(part.members))
+        return places
+
+    def inside(
+        self, part: int, src: NDArray[np.int32], dst: NDArray[np.int32]
+    ) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]]:
+        """Return which pairs lie in a part, and the places of their ends there. [pairs inside]"""
+        a, b = self._places[part][src], self._places[part][dst]
+        rows = np.flatnonzero((a >= 0) & (b >= 0))
+        return rows, a[rows], b[rows]
+
+    def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
+        found = np.zeros(len(src), np.bool_)
+        for k, part in enumerate(self.parts):
+            rows, a, b = self.inside(k, np.asarray(src), np.asarray(dst))
+            found[rows] |= part.control.may_connect(a, b)
+        return found
+
+    def check(self, plan: CircuitPlan) -> None:
+        """Refuse a plan with a part that cannot exist."""
+        if not isinstance(plan, PartsPlan) or len(plan.plans) != len(self.parts):
+            raise PluginError(f"a {type(plan).__name__} does not say what each part of the network connects")
+        for part, of_part in zip(self.parts, plan.plans, strict=True):
+            part.control.check(of_part)
+
+    def traffic_of(self, part: int, traffic: TrafficMatrix) -> TrafficMatrix:
+        """Return the traffic inside a part, between its places."""
+        rows, a, b = self.inside(part, traffic.src, traffic.dst)
+        return TrafficMatrix.from_pairs(self.parts[part].control.gpus, a, b, traffic.demand[rows])
+
+    def together(self, plans: tuple[CircuitPlan, ...]) -> PartsPlan:
+        """Return the plans of all parts, with what they leave alone and what goes dark, as one."""
+        members = [part.members for part in self.parts]
+        src = np.concatenate([who[plan.src] for who, plan in zip(members, plans, strict=True)])
+        dst = np.concatenate([who[plan.dst] for who, plan in zip(members, plans, strict=True)])
+        order = np.argsort(PairIndex(self.gpus).key(src, dst), kind="stable")
+
+        def joined(name: str) -> NDArray[np.float64] | None:
+            values = [getattr(plan, name) for plan in plans]
+            return None if any(each is None for each in values) else np.concatenate(values)[order]
+
+        return PartsPlan(
+            gpus=self.gpus,
+            src=src[order],
+            dst=dst[order],
+            gbps=np.concatenate([plan.gbps for plan in plans])[order],
+            kept_gbps=joined("kept_gbps"),
+            dark_us=joined("dark_us"),
+            plans=plans,
+            members=tuple(members),
+        )
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class PartsPlan(CircuitPlan):
+    """The plans of all parts of a network."""
+
+    plans: tuple[CircuitPlan, ...]
+    #: GPU at each place of each part.
+    members: tuple[NDArray[np.int32], ...]
+
+    @property
+    def bound_ratio(self) -> float | None:
+        """Return the least of what no plan of a part that has circuits can exceed; None: unknown."""
+        known = [plan.bound_ratio for plan in self.plans if len(plan.src)]
+        return min((ratio for ratio in known if ratio is not None), default=None)
+
+    def rows(self) -> Iterator[dict[str, Any]]:
+        """Yield one record per pair, with what the part says of it."""
+        for k, (who, plan) in enumerate(zip(self.members, self.plans, strict=True)):
+            for row in plan.rows():
+                yield row | {"src": int(who[row["src"]]), "dst": int(who[row["dst"]]), "part": k}

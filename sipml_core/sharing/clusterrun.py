@@ -1,0 +1,266 @@
+"""The life of a shared cluster: jobs arrive, wait, run at the speed that neighbours leave them, and end."""
+
+from __future__ import annotations
+
+from collections import deque
+from collections.abc import Iterable
+from itertools import islice
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.errors import InfeasibleError, SipmlError
+from sipml_core.model import INFEASIBLE, OK, SILENT, Progress
+from sipml_core.sharing.jobtables import JobRequest, SharedExperiment
+from sipml_core.sharing.sharedresult import JobRow, NetworkSummary, SharedResult
+from sipml_core.sharing.speeds import Placed, Speeds, groups_that_share
+
+__all__ = ["run_shared"]
+
+#: Iterations that are left after rounding.
+_NONE_LEFT = 1e-9
+
+
+@attrs.define(eq=False)
+class _Running:
+    request: JobRequest
+    placed: Placed
+    start_us: float
+    #: One iteration on an empty cluster, and now. [us]
+    empty_us: float
+    now_us: float
+    done: float = 0.0
+
+    @property
+    def left_us(self) -> float:
+        return (self.request.iterations - self.done) * self.now_us
+
+
+def run_shared(experiment: SharedExperiment, progress: Progress = SILENT) -> SharedResult:
+    """Return what becomes of the jobs on each network."""
+    rows: list[JobRow] = []
+    summaries = []
+    for which in range(len(experiment.interconnects)):
+        share = progress.part(which, of=len(experiment.interconnects))
+        life = _Life(experiment, which, share)
+        life.go()
+        rows += life.rows
+        summaries.append(life.summary())
+    return SharedResult(
+        title=experiment.title,
+        allocator=experiment.allocator.name,
+        rows=tuple(rows),
+        summaries=tuple(summaries),
+    )
+
+
+class _Life:
+    """One network from the first arrival to the last end."""
+
+    def __init__(self, experiment: SharedExperiment, which: int, progress: Progress) -> None:
+        self.experiment, self.table, self.progress = experiment, experiment.table, progress
+        self.interconnect = experiment.interconnects[which]
+        self.gpus = experiment.cluster.gpus
+        fabric = self.interconnect.topology.build(self.interconnect.cluster)
+        self.speeds = Speeds(
+            fabric=fabric,
+            interconnect=self.interconnect,
+            kinds=experiment.kinds,
+            which=which,
+            least_iterations=self.table.least_iterations,
+            most_iterations=self.table.most_iterations,
+        )
+        self.units = tuple(size for _, size in fabric.hints.tiers)
+        self.free = np.ones(self.gpus, bool)
+        self.now_us = 0.0
+        self.running: list[_Running] = []
+        self.waiting: deque[tuple[int, JobRequest]] = deque()
+        self.rows: list[JobRow] = []
+        #: Iteration times of jobs that share links, by who they are: simulated once as long as they stay.
+        self.known: dict[tuple[int, ...], NDArray[np.float64]] = {}
+        self.empty: dict[int, Placed | InfeasibleError] = {}
+        self.used_us = self.split_us = 0.0
+
+    def go(self) -> None:
+        """Run until the last job has ended."""
+        arrivals = deque(enumerate(self.experiment.jobs))
+        total = len(arrivals)
+        while arrivals or self.running or self.waiting:
+            ends_us = [self.now_us + job.left_us for job in self.running]
+            self._advance(min([request.arrival_us for _, request in islice(arrivals, 1)] + ends_us))
+            self._end()
+            while arrivals and arrivals[0][1].arrival_us <= self.now_us:
+                self.waiting.append(arrivals.popleft())
+            self._start()
+            self._set_speeds()
+            self.progress.at(len(self.rows) / total)
+        order = {job.name: k for k, job in enumerate(self.experiment.jobs)}
+        self.rows.sort(key=lambda row: order[row.job])
+
+    def _advance(self, until_us: float) -> None:
+        """Let all jobs run until then."""
+        passed_us = max(until_us - self.now_us, 0.0)
+        for job in self.running:
+            job.done += passed_us / job.now_us
+        self.used_us += passed_us * float((~self.free).sum())
+        self.split_us += passed_us * split_part(self.free)
+        self.now_us = max(until_us, self.now_us)
+
+    def _end(self) -> None:
+        for job in [
+            job
+            for job in self.running
+            if job.request.iterations - job.done <= _NONE_LEFT * job.request.iterations
+        ]:
+            self.running.remove(job)
+            self.free[job.placed.gpus] = True
+            request = job.request
+            self.rows.append(
+                self._row(
+                    request,
+                    start_us=job.start_us,
+                    end_us=self.now_us,
+                    alone_us=job.empty_us,
+                    placed_us=job.placed.alone_us,
+                    iteration_us=(self.now_us - job.start_us) / request.iterations,
+                    gpus_at=ranges(job.placed.gpus),
+                )
+            )
+
+    def _row(self, request: JobRequest, **fields: object) -> JobRow:
+        (job,) = self.experiment.kinds[request.kind].jobs
+        return JobRow(
+            topology=self.interconnect.label,
+            job=request.name,
+            workload=job.label,
+            gpus=request.gpus,
+            iterations=request.iterations,
+            arrival_us=request.arrival_us,
+            **fields,  # type: ignore[arg-type]
+        )
+
+    def _start(self) -> None:
+        """Give GPUs to those that wait, in order, as far as there are any."""
+        held: deque[tuple[int, JobRequest]] = deque()
+        while self.waiting:
+            number, request = self.waiting.popleft()
+            try:
+                empty = self._on_empty(number, request)
+                gpus = self._allocated(number, request)
+                if gpus is None:
+                    held.append((number, request))
+                    if self.table.order == "fifo":
+                        break
+                    continue
+                placed = self.speeds.placed(request.kind, gpus)
+            except SipmlError as error:
+                if not isinstance(error, InfeasibleError):
+                    raise
+                self.rows.append(self._row(request, status=INFEASIBLE, reason=str(error)))
+                continue
+            self.free[gpus] = False
+            self.running.append(
+                _Running(
+                    request=request, placed=placed, start_us=self.now_us, empty_us=empty.alone_us,
+                    now_us=placed.alone_us,
+                )
+            )  # fmt: skip
+        self.waiting = held + self.waiting
+
+    def _on_empty(self, number: int, request: JobRequest) -> Placed:
+        """Return the job as it would run on an empty cluster; `InfeasibleError` if it never fits."""
+        if request.kind not in self.empty:
+            everything = np.ones(self.gpus, bool)
+            gpus = self._choose(everything, number, request)
+            if gpus is None:
+                self.empty[request.kind] = InfeasibleError(
+                    f"allocator {self.experiment.allocator.name!r} finds no {request.gpus} GPUs "
+                    f"even on an empty cluster of {self.gpus}"
+                )
+            else:
+                try:
+                    self.empty[request.kind] = self.speeds.placed(request.kind, gpus)
+                except InfeasibleError as error:
+                    self.empty[request.kind] = error
+        found = self.empty[request.kind]
+        if isinstance(found, InfeasibleError):
+            raise found
+        return found
+
+    def _allocated(self, number: int, request: JobRequest) -> NDArray[np.int32] | None:
+        gpus = self._choose(self.free, number, request)
+        if gpus is None and self.table.front_switch and self.free.sum() >= request.gpus:
+            self._gather()
+            gpus = self._choose(self.free, number, request)
+        return gpus
+
+    def _choose(self, free: NDArray[np.bool_], number: int, request: JobRequest) -> NDArray[np.int32] | None:
+        return self.experiment.allocator.allocate(free.copy(), request.gpus, units=self.units, number=number)
+
+    def _gather(self) -> None:
+        """Move running jobs together, in the order of their places: the front switch maps GPUs anew."""
+        place = 0
+        self.free[:] = True
+        for job in sorted(self.running, key=lambda job: int(job.placed.gpus.min())):
+            gpus = np.arange(place, place + len(job.placed.gpus), dtype=np.int32)
+            place += len(gpus)
+            job.placed = self.speeds.placed(job.placed.kind, gpus)
+            self.free[gpus] = False
+        self.known.clear()
+
+    def _set_speeds(self) -> None:
+        """Find the time of an iteration of every job among those that it shares links with."""
+        jobs = sorted(self.running, key=lambda job: (job.request.arrival_us, job.request.name))
+        placed = [job.placed for job in jobs]
+        for job in jobs:
+            job.now_us = job.placed.alone_us
+        gpu_gbps = self.interconnect.cluster.bandwidth_gbps
+        number = {job.name: k for k, job in enumerate(self.experiment.jobs)}
+        for group in groups_that_share(placed, self.speeds.fabric, gpu_gbps):
+            members = [jobs[k] for k in group]
+            key = tuple(number[job.request.name] for job in members)
+            if key not in self.known:
+                offsets = [(1 - job.done % 1.0) % 1.0 * job.placed.alone_us for job in members]
+                self.known[key] = self.speeds.together_us([job.placed for job in members], offsets)
+            for job, iteration_us in zip(members, self.known[key], strict=True):
+                job.now_us = float(iteration_us)
+
+    def summary(self) -> NetworkSummary:
+        """Return what all jobs together came to."""
+        ran = [row for row in self.rows if row.status == OK]
+        waited = [row.waited_us or 0.0 for row in ran]
+        slow = [row.slowdown or 1.0 for row in ran]
+        return NetworkSummary(
+            topology=self.interconnect.label,
+            makespan_us=self.now_us,
+            utilisation=self.used_us / (self.gpus * self.now_us) if self.now_us else 0.0,
+            fragmentation=self.split_us / self.now_us if self.now_us else 0.0,
+            waited_us=float(np.mean(waited)) if ran else 0.0,
+            slowdown=float(np.mean(slow)) if ran else 1.0,
+            slowest=max(slow, default=1.0),
+            infeasible=len(self.rows) - len(ran),
+            simulated_together=len(self.known),
+        )
+
+
+def split_part(free: NDArray[np.bool_]) -> float:
+    """Return the part of the free GPUs outside the longest run of free ones.
+
+    >>> split_part(np.array([1, 0, 1, 1, 0, 1], bool))
+    0.5
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], free.astype(np.int8), [0]]))).reshape(-1, 2)
+    lengths = edges[:, 1] - edges[:, 0]
+    return 1.0 - float(lengths.max() / lengths.sum()) if len(lengths) else 0.0
+
+
+def ranges(gpus: Iterable[int]) -> str:
+    """Return GPUs as ranges of consecutive ones.
+
+    >>> ranges([0, 1, 2, 7, 9, 8])
+    '0-2 7-9'
+    """
+    there = np.unique(np.fromiter((int(gpu) for gpu in gpus), np.int64))
+    parts = np.split(there, np.flatnonzero(np.diff(there) > 1) + 1)
+    return " ".join(str(part[0]) if len(part) == 1 else f"{part[0]}-{part[-1]}" for part in parts)
