@@ -67,7 +67,7 @@ MAY_IMPORT = {
         "calibrating",
         "report",
         "templates",
-    },  # fmt: skip
+    },
     "__main__": {"cli"},
     "frontdoor": {*SEARCHED, "searching", "sweeping", "report"},
     "__init__": {"frontdoor"},
