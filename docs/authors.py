@@ -7,8 +7,9 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "plugin": (
         "The interfaces to subclass, and the mark of a hook.",
         (
-            "API_VERSION", "AllReduce", "Component", "Convergence", "DemandForecast", "Estimator", "Exchange",
-            "GpuModel", "Placer", "Scheduler", "Topology", "Workload", "hookimpl", "load",
+            "API_VERSION", "AllReduce", "Allocator", "Component", "Convergence", "DemandForecast",
+            "Estimator", "Exchange", "GpuModel", "Placer", "Scheduler", "Topology", "Workload", "hookimpl",
+            "load",
         ),
     ),
     "model": (
@@ -50,9 +51,9 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "testing": (
         "Suites of laws to subclass in a test file: see [laws](laws.md).",
         (
-            "AllReduceConformance", "EstimatorConformance", "ExchangeConformance", "GpuModelConformance",
-            "LawBroken", "PlacerConformance", "SchedulerConformance", "TopologyConformance",
-            "WorkloadConformance",
+            "AllReduceConformance", "AllocatorConformance", "EstimatorConformance", "ExchangeConformance",
+            "GpuModelConformance", "LawBroken", "PlacerConformance", "SchedulerConformance",
+            "TopologyConformance", "WorkloadConformance",
         ),
     ),
 }  # fmt: skip

@@ -29,6 +29,7 @@ from sipml_core.experiment import (
 )
 from sipml_core.model import Cluster
 from sipml_core.plugin import (
+    Allocator,
     AllReduce,
     Component,
     Estimator,
@@ -60,6 +61,7 @@ HOOKS: dict[str, tuple[type[Component] | None, str]] = {
     "sipml_estimators": (Estimator, "docs/plugins/examples/sipml_estimators.py"),
     "sipml_exchanges": (Exchange, "docs/plugins/examples/sipml_exchanges.py"),
     "sipml_all_reduces": (AllReduce, "docs/plugins/examples/sipml_all_reduces.py"),
+    "sipml_allocators": (Allocator, "docs/plugins/examples/sipml_allocators.py"),
     "sipml_run_started": (None, "docs/plugins/examples/sipml_run_started.py"),
     "sipml_run_finished": (None, "docs/plugins/examples/sipml_run_finished.py"),
 }
