@@ -1,9 +1,10 @@
 """Speed and memory of the engine: events per second on one core, peak memory of the process.
 
-    python benchmarks/engine_events.py [CASE ...]
+    python benchmarks/engine_events.py [--record] [CASE ...]
 
 Each case runs in a process of its own, so that its peak memory is its own. Times are those of the
 processor, which other processes disturb less; the time that a circuit driver takes to decide is left out.
+With --record the course of each transfer and samples of the links are kept, as `run --details` does.
 """
 
 from __future__ import annotations
@@ -16,7 +17,7 @@ import time
 
 import numpy as np
 
-from sipml_core.engine import CircuitSettings, simulate
+from sipml_core.engine import CircuitSettings, Recording, simulate
 from sipml_core.model import BARRIER, NO_LINK, CircuitControl, Fabric, Network, Routes, TaskGraph
 
 GPUS = 1024
@@ -120,7 +121,7 @@ def all_to_all(way=32, rounds=12, jitter=0.1, seed=0):
         src=np.tile(src, rounds),
         dst=np.tile(dst, rounds),
         size_bytes=BYTES_PER_US * rng.uniform(1 - jitter, 1 + jitter, sends),
-        hops=np.ones(sends),
+        latency_steps=np.ones(sends),
         succ_start=start,
         successors=successors,
         marks=[],
@@ -157,7 +158,7 @@ class Resetting:
     def decide(self, now_us, sent_bytes, backlog_bytes):
         started_s = time.process_time()
         gbps = np.where(backlog_bytes > 0, GBPS, GBPS / 2)
-        settings = CircuitSettings(gbps=gbps, carried_gbps=gbps, dark_us=np.zeros(len(gbps)))
+        settings = CircuitSettings(gbps=gbps, kept_gbps=gbps, dark_us=np.zeros(len(gbps)))
         self.spent_s += time.process_time() - started_s
         return settings
 
@@ -180,7 +181,7 @@ CASES = {
 }
 
 
-def run(case: str) -> None:
+def run(case: str, record: bool) -> None:
     """Build and run one case, and print its line."""
     job, fabric, queue = CASES[case]
     route, gbps, make_driver = FABRICS[fabric]
@@ -190,7 +191,8 @@ def run(case: str) -> None:
     network = Network.of(Fabric(gpus=GPUS, link_gbps=gbps, route=route, circuits=control), tasks)
     driver = make_driver() if make_driver else None
     built_s = time.process_time()
-    timeline = simulate(tasks, network, queue=queue, driver=driver)
+    recording = Recording() if record else None
+    timeline = simulate(tasks, network, queue=queue, driver=driver, recording=recording)
     ran_s = time.process_time() - built_s - (driver.spent_s if driver else 0.0)
     peak_mb = resource.getrusage(resource.RUSAGE_SELF).ru_maxrss * MAXRSS_BYTES / 1e6
     print(
@@ -203,12 +205,14 @@ def run(case: str) -> None:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.partition("\n")[0])
     parser.add_argument("cases", nargs="*", help=f"of {', '.join(CASES)}; all if none is given")
-    chosen = parser.parse_args().cases or list(CASES)
+    parser.add_argument("--record", action="store_true", help="keep what `run --details` needs")
+    asked = parser.parse_args()
+    chosen = asked.cases or list(CASES)
     if len(chosen) == 1:
-        run(chosen[0])
+        run(chosen[0], asked.record)
         return
     for case in chosen:
-        subprocess.run([sys.executable, __file__, case], check=True)
+        subprocess.run([sys.executable, __file__, case, *["--record"] * asked.record], check=True)
 
 
 if __name__ == "__main__":

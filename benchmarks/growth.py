@@ -78,7 +78,7 @@ def watch_all(phases: Phases, schedulers: list[type]) -> None:
     phases.watch("layout", steps, "op_layout")
     phases.watch("partition", variants, "balanced_graph")
     phases.watch("placement", variants, "placed")
-    phases.watch("memory", variants, "check_memory")
+    phases.watch("memory", variants, "memory_need")
     phases.watch("lowering", compilation, "variant_lowering")
     phases.watch("lowering", compilation, "whole_job")
     phases.watch("lowering", compilation, "_folded")

@@ -7,7 +7,8 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "plugin": (
         "The interfaces to subclass, and the mark of a hook.",
         (
-            "API_VERSION", "AllReduce", "Allocator", "Component", "Convergence", "DemandForecast",
+            "API_VERSION", "AllReduce", "Allocator", "Communication", "Component", "Convergence",
+            "DemandForecast",
             "Estimator", "Exchange", "GpuModel", "Placer", "Scheduler", "Topology", "Workload", "hookimpl",
             "load",
         ),
@@ -16,9 +17,12 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
         "The values that pass between sipml and a plugin.",
         (
             "BARRIER", "MAX_GPUS", "MAX_SAMPLES", "NO_LINK", "PRECISIONS", "Axis", "BalancedGraph",
-            "CaseResult", "CircuitControl", "CircuitPlan", "Cluster", "Fabric", "FabricHints", "FabricWords",
-            "GroupShape", "Network", "Nodes", "Op", "OpGraph", "OpWork", "Operand", "PairArray", "PairIndex",
-            "Phase", "Placement", "PlacementLimits", "Plan", "Precision", "ReplicaShape", "Result", "Role",
+            "COLLECTIVE_KINDS", "CaseResult", "CircuitControl", "CircuitOccupancy", "CircuitPlan", "Cluster",
+            "CollectiveCall",
+            "CollectiveCost", "Fabric", "FabricHints", "FabricWords",
+            "GroupShape", "MatrixProduct", "Network", "Nodes", "Op", "OpGraph", "OpWork", "Operand",
+            "PairArray", "PairIndex", "Phase", "Placement", "PlacementLimits", "Plan", "Precision",
+            "ReplicaShape", "Result", "Role",
             "Routes", "Split", "TaskBuilder", "TaskGraph", "Tensor", "Timeline", "TrafficMatrix",
             "check_form", "check_routes", "hashed_choice", "op_work", "precision", "sorted_unique",
         ),
@@ -51,15 +55,24 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "testing": (
         "Suites of laws to subclass in a test file: see [laws](laws.md).",
         (
-            "AllReduceConformance", "AllocatorConformance", "EstimatorConformance", "ExchangeConformance",
-            "GpuModelConformance", "LawBroken", "PlacerConformance", "SchedulerConformance",
-            "TopologyConformance", "WorkloadConformance",
+            "AllReduceConformance", "AllocatorConformance", "CommunicationConformance",
+            "EstimatorConformance",
+            "ExchangeConformance", "GpuModelConformance", "LawBroken", "PlacerConformance",
+            "SchedulerConformance", "TopologyConformance", "WorkloadConformance",
         ),
     ),
 }  # fmt: skip
 
 #: Of them, what few plugins need: see docs/plugins/advanced.md.
 ADVANCED = {
-    "model": ("CircuitPart", "CircuitParts", "FoldableControl", "PartsPlan", "TreatsAlike", "UnsharedFabric"),
+    "model": (
+        "CircuitPart",
+        "CircuitParts",
+        "FoldableControl",
+        "PartsPlan",
+        "SharedMedia",
+        "TreatsAlike",
+        "UnsharedFabric",
+    ),
     "plugin": ("installed",),
 }

@@ -20,6 +20,7 @@ import attrs
 
 from sipml_core import testing
 from sipml_core.experiment import (
+    CommunicationTable,
     EngineTable,
     GpuTable,
     SearchTable,
@@ -27,10 +28,11 @@ from sipml_core.experiment import (
     TopologyTable,
     WorkloadTable,
 )
-from sipml_core.model import Cluster
+from sipml_core.model import Cluster, Framework
 from sipml_core.plugin import (
     Allocator,
     AllReduce,
+    Communication,
     Component,
     Estimator,
     Exchange,
@@ -61,6 +63,7 @@ HOOKS: dict[str, tuple[type[Component] | None, str]] = {
     "sipml_estimators": (Estimator, "docs/plugins/examples/sipml_estimators.py"),
     "sipml_exchanges": (Exchange, "docs/plugins/examples/sipml_exchanges.py"),
     "sipml_all_reduces": (AllReduce, "docs/plugins/examples/sipml_all_reduces.py"),
+    "sipml_communication": (Communication, "docs/plugins/examples/sipml_communication.py"),
     "sipml_allocators": (Allocator, "docs/plugins/examples/sipml_allocators.py"),
     "sipml_run_started": (None, "docs/plugins/examples/sipml_run_started.py"),
     "sipml_run_finished": (None, "docs/plugins/examples/sipml_run_finished.py"),
@@ -68,6 +71,7 @@ HOOKS: dict[str, tuple[type[Component] | None, str]] = {
 
 #: Suite of `sipml_core.testing` for what a hook returns.
 SUITES = {
+    Communication: "Communication",
     GpuModel: "GpuModel",
     Placer: "Placer",
     Topology: "Topology",
@@ -90,6 +94,13 @@ SECTIONS: tuple[tuple[str, type[Any], str], ...] = (
         "`placer` names the placement algorithm (default `algorithm1`), as text or as a table with its "
         "options.",
     ),
+    (
+        "[communication]",
+        CommunicationTable,
+        "What collectives cost beyond their bytes: see [communication](communication.md). The other keys of "
+        "the table are the options of the library it names.",
+    ),
+    ("[framework]", Framework, "Time of the host, and the wait for the slowest GPU; left out: none."),
     ("[engine]", EngineTable, ""),
     (
         "[search]",
@@ -301,7 +312,7 @@ def configuration_page(registry: Registry) -> str:
         parts += list(_offers(registry, role))
     for role, heading in (
         ("gpu", "GPU models"), ("scheduler", "Schedulers"), ("estimator", "Estimators"),
-        ("placer", "Placers"),
+        ("placer", "Placers"), ("communication", "Communication libraries"),
     ):  # fmt: skip
         parts += [f"## {heading}", *_offers(registry, role)]
     return "\n\n".join(parts) + "\n"

@@ -156,9 +156,9 @@ def cell(row: Row | None, column: str, unit: float) -> str:
     """Return one quantity of a row, a dash where nothing runs, and `*` where it is extrapolated."""
     if row is None or not row[column]:
         return "-"
-    return f"{float(row[column]) / unit:.3g}" + (
-        "*" if row["extrapolated"].lower() in ("true", "yes", "1") else ""
-    )
+    value = float(row[column]) / unit
+    extrapolated = row["extrapolated"].lower() in ("true", "yes", "1")
+    return f"{value:.{0 if value >= 1000 else 3}{'f' if value >= 1000 else 'g'}}" + "*" * extrapolated
 
 
 def grid(study: str, column: str, unit: float) -> str:
@@ -197,10 +197,30 @@ def claims() -> str:
 
 def memory() -> str:
     """Return the study of memory, iteration times and degrees. [ms]"""
-    if not rows("memory"):
+    found = by_point("memory")
+    if not found:
         return missing("memory")
+    sizes_gb = sorted({x for _, _, x in found})
+
+    def over(workload: str, cluster: str) -> list[str]:
+        """Return times on a cluster over those on SiP-OCS, by memory."""
+        pairs = [(found[workload, cluster, x], found[workload, "SiP-OCS", x]) for x in sizes_gb]
+        return [
+            f"{float(ours['iteration_us']) / float(theirs['iteration_us']):.2f}x" for ours, theirs in pairs
+        ]
+
+    names = [
+        (workload, f"Elect-Cluster {gbps} Gbps")
+        for workload in sorted({w for w, _, _ in found})
+        for gbps in (200, 400)
+    ]
+    ratios = [[f"{workload}: {cluster}", *over(workload, cluster)] for workload, cluster in names]
     return (
-        grid("memory", "iteration_us", 1e3) + "\nDegree of model parallelism:\n\n" + grid("memory", "mp", 1.0)
+        grid("memory", "iteration_us", 1e3)
+        + "\nDegree of model parallelism:\n\n"
+        + grid("memory", "mp", 1.0)
+        + "\nTimes on the clusters over those on SiP-OCS:\n\n"
+        + table(["", *(f"{x:g}" for x in sizes_gb)], ratios)
     )
 
 

@@ -5,16 +5,17 @@
 >>> result.rows(), result.to_frame()  # doctest: +SKIP
 
 `load` reads an experiment, `run` simulates it, `search` looks for its best plans, `plan_circuits` plans
-circuits for one traffic matrix. What they need is imported when they are first asked for.
+circuits for one traffic matrix, `plot` draws what happened in a run. What they need is imported
+when they are first asked for.
 """
 
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
-    from sipml_core.frontdoor import load, plan_circuits, run, search
+    from sipml_core.frontdoor import load, plan_circuits, plot, run, search
 
 __version__ = "0.1.0"
-__all__ = ["load", "plan_circuits", "run", "search"]
+__all__ = ["load", "plan_circuits", "plot", "run", "search"]
 
 
 def __getattr__(name: str) -> Any:

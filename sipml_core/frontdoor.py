@@ -1,10 +1,10 @@
-"""What a notebook or a script needs, in four functions; `sipml_core` itself shows them."""
+"""What a notebook or a script needs, in a few functions; `sipml_core` itself shows them."""
 
 from __future__ import annotations
 
 import os
 import warnings
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -47,6 +47,7 @@ def run(
     set: Mapping[str, Any] | None = None,
     max_wall_s: float | None = None,
     progress: Progress = SILENT,
+    details: bool = False,
 ) -> Result:
     """Return the simulated result of every workload on every interconnect.
 
@@ -60,6 +61,8 @@ def run(
         As in `load`; only with the name of a file.
     max_wall_s
         Cases that are not simulated by then are rows with the status "unfinished". [s]
+    details
+        Keep what ``result.details(workload, topology)`` needs.
 
     Raises
     ------
@@ -70,10 +73,49 @@ def run(
     opened = open_experiment(experiment, registry, set=set)
     for problem in registry.tell("sipml_run_started", experiment=opened):
         warnings.warn(problem, stacklevel=2)
-    result = run_experiment(opened, max_wall_s=max_wall_s, progress=progress)
+    result = run_experiment(opened, max_wall_s=max_wall_s, progress=progress, details=details)
     for problem in registry.tell("sipml_run_finished", result=result):
         warnings.warn(problem, stacklevel=2)
     return result
+
+
+def plot(
+    result: Result,
+    picture: str,
+    *,
+    workload: str | None = None,
+    topology: str | None = None,
+    gpus: Sequence[int] | None = None,
+    window_us: tuple[float, float] | None = None,
+    width_in: float | None = None,
+    title: bool = True,
+) -> Any:
+    """Return a picture of a result as a matplotlib figure.
+
+    Parameters
+    ----------
+    result
+        Of ``run(..., details=True)``.
+    picture
+        "times", of all cases, or of one case "timeline", "pipeline", "traffic", "links", "flows",
+        "wavelengths", "circuits", "network".
+    workload, topology
+        The case; they may be left out where one case is left.
+    gpus, window_us
+        Part of the run; left out: all. [us]
+    width_in
+        A column of a paper is 3.3 in wide. [in]
+    """
+    from sipml_core.details import CaseDetails, Selection
+    from sipml_core.report import PictureLook, case_picture, times_picture
+
+    look = PictureLook(width_in=width_in, titled=title)
+    if picture == "times":
+        return times_picture(result.cases, look)
+    details = result.details(workload, topology)
+    assert isinstance(details, CaseDetails)
+    chosen = Selection(gpus=None if gpus is None else tuple(sorted(gpus)), window_us=window_us)
+    return case_picture(details.selected(chosen), picture, look)
 
 
 def search(

@@ -50,6 +50,9 @@ class ElectClusterOptions:
     across_latency_us: float = option(
         0.0, doc="latency between servers", unit="us", converter=parse_us, validator=at_least(0)
     )
+    switches_add: bool = option(
+        False, doc="switches inside servers add up what passes through them (NVLink SHARP)"
+    )
 
     def __attrs_post_init__(self) -> None:
         given = [way for way in _WAYS if getattr(self, way) is not None]
@@ -97,7 +100,7 @@ class ElectCluster(Topology):
             link_tail=np.r_[gpu, switch, above, core],
             link_head=np.r_[switch, gpu, core, above],
             route=route,
-            hints=FabricHints(tiers=(("server", size),)),
+            hints=FabricHints(tiers=(("server", size),), switches_add=self.options.switches_add),
             words=FabricWords(link_names=names, notes=self._notes(cluster, uplinks)),
         )
 

@@ -6,7 +6,7 @@ import attrs
 import numpy as np
 
 from sipml_core.fields import at_least, one_of, option, parse_us
-from sipml_core.model import Cluster, Fabric, FabricWords, PairArray, Routes, UnsharedFabric
+from sipml_core.model import Cluster, Fabric, FabricHints, FabricWords, PairArray, Routes, UnsharedFabric
 from sipml_core.plugin import Topology, hookimpl
 
 
@@ -30,6 +30,9 @@ class ElectFlat(Topology):
             doc="fair: transfers share a port max-min fairly; bound: they do not share, an ideal",
             validator=one_of("fair", "bound"),
         )
+        switches_add: bool = option(
+            False, doc="the switch adds up what passes through it, so that an all-reduce may be done there"
+        )
 
     def build(self, cluster: Cluster) -> Fabric:
         gpus = cluster.gpus
@@ -46,6 +49,7 @@ class ElectFlat(Topology):
             link_tail=np.r_[gpu, switch],
             link_head=np.r_[switch, gpu],
             route=route,
+            hints=FabricHints(switches_add=self.options.switches_add),
             words=FabricWords(link_names=lambda k: f"egress {k}" if k < gpus else f"ingress {k - gpus}"),
         )
 

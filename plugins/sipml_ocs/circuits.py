@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.fields import float64_vector, int32_matrix, int32_vector, positive
-from sipml_core.model import CircuitControl, CircuitPlan, TrafficMatrix
+from sipml_core.model import CircuitControl, CircuitOccupancy, CircuitPlan, TrafficMatrix
 from sipml_core.scheduling import port_bound
 from sipml_ocs.kernel import DARK
 
@@ -114,12 +114,28 @@ class OcsPlan(CircuitPlan):
                 "switches": ";".join(map(str, on)),
             }
 
+    def occupancy(self) -> CircuitOccupancy:
+        """Return the inputs in use at each switch."""
+        switch, source = np.nonzero(self.port_map != DARK)
+        return CircuitOccupancy(
+            place_name="input of a GPU",
+            channel_name="switch",
+            groups=("",),
+            places=self.gpus,
+            channels=(self.switches,),
+            group=np.zeros(len(switch)),
+            place=source,
+            channel=switch,
+            src=source,
+            dst=self.port_map[switch, source],
+        )
+
     def draw(self, axes: Any) -> None:
         """Draw every switch as a row: a cell per input, coloured by and labelled with its output."""
         masked = np.ma.masked_equal(self.port_map, DARK)
         axes.set_facecolor("0.9")
         image = axes.imshow(
-            masked, cmap="hsv", vmin=0, vmax=self.gpus, alpha=0.6, aspect="auto", interpolation="nearest"
+            masked, cmap="cividis", vmin=0, vmax=self.gpus, alpha=0.6, aspect="auto", interpolation="nearest"
         )
         if self.gpus <= 64 and self.switches <= 32:
             cell_points = axes.bbox.width * 72 / axes.figure.dpi / self.gpus

@@ -67,6 +67,14 @@ class Problem:
         return port_map, kept, retained[0]
 
 
+def match(gpus: int, src: NDArray[np.int32], dst: NDArray[np.int32], colours: int) -> NDArray[np.int32]:
+    """Return the configuration of each piece, the largest piece first: see `ocs_match`. [pieces]"""
+    colour = np.empty(len(src), dtype=np.int32)
+    ends = _buffer("int32_t[]", src, np.int32), _buffer("int32_t[]", dst, np.int32)
+    _raise(lib.ocs_match(gpus, len(src), *ends, colours, _out("int32_t[]", colour)))
+    return colour
+
+
 def _buffer(kind: str, values: NDArray[Any], dtype: Any) -> Any:
     return ffi.from_buffer(kind, np.ascontiguousarray(values, dtype=dtype))
 

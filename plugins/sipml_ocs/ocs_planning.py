@@ -65,7 +65,7 @@ def plan(
     Khani et al., SiP-ML, SIGCOMM 2021, section 3.3 and appendix A.2. Koenig, Math. Ann. 77, 1916.
     """
     _check(traffic, switches, link_gbps, algorithm, previous)
-    waited = _plans_waited(traffic, previous)
+    waited = plans_waited(traffic, previous)
     admitted = _admitted(traffic, switches, waited)
     served = traffic if admitted.all() else _subset(traffic, admitted)
     problem = Problem(served, switches)
@@ -124,7 +124,12 @@ def _check(
         )
 
 
-def _plans_waited(traffic: TrafficMatrix, previous: OcsPlan | None) -> NDArray[np.int32]:
+def peers(traffic: TrafficMatrix) -> int:
+    """Return the most pairs that one port has."""
+    return int(max(np.bincount(ends, minlength=1).max() for ends in (traffic.src, traffic.dst)))
+
+
+def plans_waited(traffic: TrafficMatrix, previous: OcsPlan | None) -> NDArray[np.int32]:
     """Return how many plans in a row, up to the previous one, left each pair without a circuit. [pairs]"""
     waited = np.zeros(traffic.pairs, dtype=np.int32)
     if previous is not None and len(previous.unserved_src):
@@ -136,11 +141,7 @@ def _plans_waited(traffic: TrafficMatrix, previous: OcsPlan | None) -> NDArray[n
 
 def _admitted(traffic: TrafficMatrix, switches: int, waited: NDArray[np.int32]) -> NDArray[np.bool_]:
     """Return which pairs are to get at least one circuit. [pairs]"""
-    peers = max(
-        np.bincount(traffic.src, minlength=1).max(),
-        np.bincount(traffic.dst, minlength=1).max(),
-    )
-    if peers <= switches:
+    if peers(traffic) <= switches:
         return np.ones(traffic.pairs, dtype=np.bool_)
     return Problem(traffic, switches).admit(_by_claim(traffic, waited))
 

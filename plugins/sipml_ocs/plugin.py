@@ -1,4 +1,4 @@
-"""What this plugin offers: the topology `sip-ocs`, and the schedulers `ocs-exact` and `ocs-ilp`."""
+"""What this plugin offers: the topology `sip-ocs`, and three schedulers of its switches."""
 
 from __future__ import annotations
 
@@ -9,6 +9,7 @@ from sipml_core.fields import at_least, between, format_us, one_of, option, pars
 from sipml_core.model import CircuitControl, CircuitPlan, Cluster, Fabric, FabricHints, TrafficMatrix
 from sipml_core.plugin import Scheduler, Topology, hookimpl
 from sipml_ocs.circuits import OcsCircuits, OcsPlan
+from sipml_ocs.cycle import plan_cycle
 from sipml_ocs.ocs_planning import plan
 
 #: A plan takes time in proportion to it; more links than this no GPU has.
@@ -114,6 +115,39 @@ class OcsExact(Scheduler):
         )
 
 
+class OcsDecompose(Scheduler):
+    """Weighted permutations in turn where GPUs have more peers than links, `ocs-exact` elsewhere."""
+
+    name = "ocs-decompose"
+    summary = (
+        "re-planned optical switches: weighted permutations in turn where GPUs have more peers than links"
+    )
+    plans = OcsCircuits
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        steps: int = option(
+            4,
+            doc="intervals in which every demanded pair has its turn, at least",
+            validator=between(1, 1000),
+        )
+        always: bool = option(
+            False, doc="also where one plan can serve every pair, which `ocs-exact` does then"
+        )
+
+    def plan(
+        self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
+    ) -> CircuitPlan:
+        assert isinstance(control, OcsCircuits)  # `plans` says so
+        return plan_cycle(
+            control,
+            traffic,
+            _previous(self.name, previous),
+            least_steps=self.options.steps,
+            always=self.options.always,
+        )
+
+
 class OcsIlp(Scheduler):
     """The mixed-integer programme of appendix A.2, by HiGHS: to check `ocs-exact`."""
 
@@ -155,4 +189,4 @@ def sipml_topologies() -> list[type[Topology]]:
 
 @hookimpl
 def sipml_schedulers() -> list[type[Scheduler]]:
-    return [OcsExact, OcsIlp]
+    return [OcsExact, OcsDecompose, OcsIlp]

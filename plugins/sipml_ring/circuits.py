@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.fields import at_least, between, one_of
-from sipml_core.model import CircuitControl, CircuitPlan, check_form
+from sipml_core.model import CircuitControl, CircuitPlan, SharedMedia, check_form
 from sipml_ring import kernel
 from sipml_ring.lightpaths import MAX_WAVELENGTHS, Lightpaths
 from sipml_ring.retuning import Retuning
@@ -121,6 +121,35 @@ class RingCircuits(CircuitControl):
         pair = np.repeat(np.arange(len(start)), hops)
         step = np.arange(len(pair)) - np.repeat(np.cumsum(hops) - hops, hops)  # along the arc, from 0
         return (start[pair] + step) % self.gpus, pair
+
+    def media(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> SharedMedia:
+        """Return the segments of the shorter direction that each pair may use, both where they are equal.
+
+        Examples
+        --------
+        On 4 GPUs 0 -> 1 crosses segment 0 clockwise; half of 0 -> 2 crosses 0 and 1, and half of it 2 and 3
+        the other way, which are media 6 and 7. Each fibre has a wavelength of 25 Gbps.
+
+        >>> ring = RingCircuits.of(4, 2, circuit_gbps=25.0, reach_hops=2)
+        >>> media = ring.media(np.array([0, 0]), np.array([1, 2]))
+        >>> media.start.tolist(), media.medium.tolist(), media.weight.tolist()
+        ([0, 1, 5], [0, 0, 1, 6, 7], [1.0, 0.5, 0.5, 0.5, 0.5])
+        """
+        hops = np.where(self.allowed(src, dst), self.hops(src, dst), 2 * self.gpus)
+        used = hops == hops.min(axis=1, keepdims=True)  # [pairs, 2]
+        part = used / used.sum(axis=1, keepdims=True)
+        crossed = [self.covers(src, dst, direction) for direction in (0, 1)]
+        pair = np.concatenate([each for _, each in crossed])
+        medium = np.concatenate([segment + d * self.gpus for d, (segment, _) in enumerate(crossed)])
+        weight = part[pair, np.repeat([0, 1], [len(each) for _, each in crossed])]
+        order = np.argsort(pair, kind="stable")
+        order = order[weight[order] > 0]
+        return SharedMedia(
+            start=np.concatenate([[0], np.cumsum(np.bincount(pair[order], minlength=len(hops)))]),
+            medium=medium[order],
+            weight=weight[order],
+            gbps=np.repeat([self.clockwise, self.counterclockwise], self.gpus) * self.circuit_gbps,
+        )
 
     def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
         return self.allowed(src, dst).any(axis=1)

@@ -29,7 +29,7 @@ def draw_ring(control: RingCircuits, circuits: Lightpaths, axes: Any, *, title: 
     from matplotlib.colors import Normalize
 
     widest = max(control.clockwise, control.counterclockwise)
-    colours = ScalarMappable(Normalize(0, max(widest - 1, 1)), "turbo")
+    colours = ScalarMappable(Normalize(0, max(widest - 1, 1)), "viridis")
     size = min(axes.get_window_extent().width, axes.get_window_extent().height) * 72 / axes.figure.dpi
     band_points = size / (2 * (BANDS[0][1] + 0.1)) * abs(BANDS[0][1] - BANDS[0][0])
     width = float(np.clip(0.7 * band_points / widest, 0.15, 3.0))

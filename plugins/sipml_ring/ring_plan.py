@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.fields import float64_vector, int32_matrix, int32_vector
-from sipml_core.model import CircuitPlan, TrafficMatrix
+from sipml_core.model import CircuitOccupancy, CircuitPlan, TrafficMatrix
 from sipml_ring.bound import lp_bound
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.lightpaths import Lightpaths
@@ -111,6 +111,32 @@ class RingPlan(CircuitPlan):
                 "kept_gbps": float(self.kept_gbps[k]),
                 "dark_us": float(self.dark_us[k]),
             }
+
+    def occupancy(self) -> CircuitOccupancy | None:
+        """Return the wavelengths in use on each segment; None where GPUs on the way may change them."""
+        if self.control.wavelength != "continuous":
+            return None
+        src, dst = self.src[self.circuit_pair], self.dst[self.circuit_pair]
+        parts = []
+        for direction in (0, 1):
+            mine = np.flatnonzero(self.circuit_direction == direction)
+            segment, which = self.control.covers(src[mine], dst[mine], direction)
+            used = mine[which]
+            groups = np.full(len(used), direction)
+            parts.append((groups, segment, self.circuit_index[used], src[used], dst[used]))
+        group, place, channel, src, dst = (np.concatenate(column) for column in zip(*parts, strict=True))
+        return CircuitOccupancy(
+            place_name="segment",
+            channel_name="wavelength",
+            groups=("clockwise", "counter-clockwise"),
+            places=self.control.segments,
+            channels=(self.control.clockwise, self.control.counterclockwise),
+            group=group,
+            place=place,
+            channel=channel,
+            src=src,
+            dst=dst,
+        )
 
     def draw(self, axes: Any) -> None:
         """Draw the ring into matplotlib axes: an arc for each circuit, a colour for each wavelength."""

@@ -10,10 +10,21 @@ from collections.abc import Iterable
 
 from sipml_core.allocation import ALLOCATORS
 from sipml_core.collectives import ALL_REDUCES, EXCHANGES
+from sipml_core.communication import LIBRARIES
 from sipml_core.estimators import ESTIMATORS
 from sipml_core.gpus import GPU_MODELS
 from sipml_core.placement import PLACERS
-from sipml_core.plugin import Allocator, AllReduce, Estimator, Exchange, GpuModel, Placer, Workload, hookimpl
+from sipml_core.plugin import (
+    Allocator,
+    AllReduce,
+    Communication,
+    Estimator,
+    Exchange,
+    GpuModel,
+    Placer,
+    Workload,
+    hookimpl,
+)
 from sipml_core.workloads import WORKLOADS
 
 
@@ -45,6 +56,11 @@ def sipml_exchanges() -> Iterable[type[Exchange]]:
 @hookimpl
 def sipml_all_reduces() -> Iterable[type[AllReduce]]:
     return ALL_REDUCES
+
+
+@hookimpl
+def sipml_communication() -> Iterable[type[Communication]]:
+    return LIBRARIES
 
 
 @hookimpl

@@ -9,10 +9,12 @@ from sipml_core.cases.candidates import Candidate, search_candidates
 from sipml_core.cases.case import Case
 from sipml_core.cases.checking import check_experiment
 from sipml_core.cases.clock import Clock
+from sipml_core.cases.collectiveruns import CollectiveBench, CollectiveTime, bus_factor
 from sipml_core.cases.compilation import CaseTraffic, case_traffic, compile_case
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
 from sipml_core.cases.planning import plan_circuits
 from sipml_core.cases.provenance import hashes_of_files, package_versions, versions
+from sipml_core.cases.remedies import Gain, case_of, gains
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import ExperimentRun, run_experiment, with_speedups
 from sipml_core.cases.simulating import SimulatedCase, simulate_case, simulate_variants
@@ -24,14 +26,20 @@ __all__ = [
     "Case",
     "CaseTraffic",
     "Clock",
+    "CollectiveBench",
+    "CollectiveTime",
     "ExperimentRun",
+    "Gain",
     "Goal",
     "Reuse",
     "SimulatedCase",
     "balanced_graph",
+    "bus_factor",
+    "case_of",
     "case_traffic",
     "check_experiment",
     "compile_case",
+    "gains",
     "goal_of",
     "hashes_of_files",
     "op_graph",

@@ -13,6 +13,7 @@ from sipml_core.cases.candidates import Candidate
 from sipml_core.cases.compilation import CompiledCase
 from sipml_core.cases.darkness import DarkCapacity
 from sipml_core.cases.goals import goal_of
+from sipml_core.cases.modelspeed import language_columns, traffic_columns
 from sipml_core.engine import lower_bound_us
 from sipml_core.experiment import Interconnect, Job, files_of
 from sipml_core.fields import format_us
@@ -64,9 +65,10 @@ def account(compiled: CompiledCase, timeline: Timeline, dark: DarkCapacity | Non
         dark_capacity_us=dark.between(since_us, until_us) if dark else 0.0,
         idle_us=of_last(timeline.idle_us[:, simulated]),
         lower_bound_us=lower_bound_us(compiled.tasks, compiled.network, timeline, since_us),
-        decisions=timeline.decisions,
+        decisions=timeline.decisions - (compiled.circuits.kept if compiled.circuits else 0),
     )
-    return _row(compiled, times)
+    by_kind: dict[str, Any] = traffic_columns(compiled, timeline, since_us, times.exposed_us)
+    return attrs.evolve(_row(compiled, times), **by_kind)
 
 
 def bound_result(compiled: CompiledCase) -> CaseResult:
@@ -107,7 +109,7 @@ def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResu
         all_reduce=plan.all_reduce,
         exchange=plan.exchange,
         **attrs.asdict(times),
-        network_bytes=float(compiled.tasks.size_bytes.sum()) * compiled.repeats / plan.iterations,
+        network_bytes=_network_bytes(compiled),
         gradient_bytes=compiled.traffic.gradients,
         memory_bytes=compiled.variant.memory_bytes,
         samples_per_s=samples_per_s,
@@ -117,9 +119,17 @@ def _row(compiled: CompiledCase, times: IterationTimes, *notes: str) -> CaseResu
         time_to_accuracy_s=goal.accuracy_s(times.iteration_us),
         time_to_goal_s=goal.time_s(times.iteration_us),
         extrapolated=goal.extrapolated,
-        notes=(*compiled.notes, *_notes(compiled, times), *notes),
+        **language_columns(compiled, times.iteration_us),
+        notes=(*job.workload.notes, *compiled.notes, *_notes(compiled, times), *notes),
         **_stages(plan),
     )
+
+
+def _network_bytes(compiled: CompiledCase) -> float:
+    """Return what one iteration sends, without what a communication library adds on the wire. [bytes]"""
+    if not compiled.case.communication.free:
+        return compiled.traffic.total
+    return float(compiled.tasks.size_bytes.sum()) * compiled.repeats / compiled.plan.iterations
 
 
 def _notes(compiled: CompiledCase, times: IterationTimes) -> Iterator[str]:
@@ -155,6 +165,7 @@ def _stages(plan: Plan) -> dict[str, Any]:
         "micro_batch": plan.micro_samples,
         "schedule": plan.schedule if plan.pp > 1 or plan.micro_batches > 1 else "",
         "zero": plan.zero,
+        "bubble": plan.bubble,
     }
 
 
@@ -216,10 +227,12 @@ def _unmeasured(compiled: CompiledCase) -> Iterator[str]:
 
 
 def _unused(compiled: CompiledCase) -> Iterator[str]:
-    """Yield a note where the experiment chose an estimator that is never asked."""
+    """Yield a note where the experiment chose an estimator or a rule of demand that is never asked."""
     interconnect, control = compiled.case.interconnect, compiled.fabric.circuits
     name = interconnect.estimator.name if interconnect.estimator else None
     usual = interconnect.scheduler.estimator if interconnect.scheduler else None
     if name != usual and (control is None or control.interval_us is None):
         why = "there are no circuits" if control is None else "circuits are set once, for the whole traffic"
         yield f"estimator {name!r} is not used: {why}"
+    if control is None and interconnect.circuit_keys.demand != "bytes":
+        yield f"demand {interconnect.circuit_keys.demand!r} is not used: there are no circuits"

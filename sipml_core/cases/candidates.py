@@ -10,6 +10,7 @@ from collections.abc import Iterable
 
 import attrs
 
+from sipml_core.cases.planchoices import PlanChoice, plan_choices, stage_counts
 from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.experiment import Job, divisors
 from sipml_core.model import Plan
@@ -31,6 +32,8 @@ class Candidate:
     global_batch: int
     plan: Plan | None = None
     refusal: str = ""
+    #: Places in the list of those that make this one needless where they fit.
+    needless_after: tuple[int, ...] = ()
 
     @property
     def checked_plan(self) -> Plan:
@@ -38,6 +41,11 @@ class Candidate:
         if self.plan is None:
             raise InfeasibleError(self.refusal)
         return self.plan
+
+    @property
+    def pp(self) -> int:
+        """Stages of the plan, or of what was meant to be one."""
+        return self.job.table.pp
 
     @property
     def layout(self) -> str:
@@ -65,39 +73,72 @@ def run_candidates(job: Job, gpus: int) -> list[Candidate]:
 
 
 def search_candidates(job: Job, gpus: int) -> list[Candidate]:
-    """What `search` tries: batches x degrees x layouts x placers of [search].
+    """What `search` tries: batches x degrees x plans x layouts x placers of [search].
 
     Numbers that do not go together stay in the list, with the reason; so does pure data parallelism,
     whatever degrees are named. Of candidates with mp = 1, which have nothing to cut or place, there is
-    one for each batch.
+    one for each batch and plan.
 
     Raises
     ------
     InfeasibleError
         None of the named degrees divides the number of GPUs.
     """
-    wanted = divisors(_stage_gpus(job, gpus))
-    if job.search.mp is not None:
-        wanted = [mp for mp in wanted if mp in job.search.mp]
-    if not wanted:
+    degrees = [(pp, mp) for pp in stage_counts(job, gpus) for mp in _wanted(job, gpus, pp)]
+    if not any(job.search.mp is None or mp in job.search.mp for _, mp in degrees):
         raise InfeasibleError(
             f"{job.label}: none of search.mp = {list(job.search.mp or ())} divides {gpus} GPUs"
         )
-    found = []
+    found: list[Candidate] = []
     for batch in batches(job, gpus):
-        found.append(_candidate(job, gpus, 1, batch))
-        for mp in wanted:
-            if mp > 1:
-                found += [_candidate(variant, gpus, mp, batch) for variant in _variants(job)]
+        for pp, mp in degrees:
+            choices = list(plan_choices(job, pp, _stage_gpus(job, gpus, pp) // mp, batch))
+            for variant in _variants(job) if mp > 1 else [job]:
+                found += _choices_of(variant, gpus, mp, batch, choices, first=len(found))
     return found
 
 
-def _stage_gpus(job: Job, gpus: int) -> int:
-    """Return the GPUs of one stage in all replicas; `ConfigError` if the stages do not divide N."""
-    pp = job.table.pp
-    if gpus % pp:
-        raise ConfigError(f"pp must divide {gpus} GPUs, got {pp}")
-    return gpus // pp
+def _wanted(job: Job, gpus: int, pp: int) -> list[int]:
+    """Return mp degrees to try with `pp` stages, 1 always; `ConfigError` if the stages do not divide N."""
+    all_degrees = divisors(_stage_gpus(job, gpus, pp))
+    return [mp for mp in all_degrees if mp == 1 or job.search.mp is None or mp in job.search.mp]
+
+
+def _choices_of(
+    job: Job, gpus: int, mp: int, batch: int, choices: list[PlanChoice], first: int
+) -> list[Candidate]:
+    """Return a candidate for each choice; the first of them is at place `first` of the whole list."""
+    found = []
+    for choice in choices:
+        candidate = _candidate(choice.of(job), gpus, mp, batch)
+        if job.search.searches_stages and candidate.plan:
+            candidate = _with_small_bubble(candidate, candidate.plan, job.search.max_bubble)
+        if job.search.whole_plan:
+            after = [first + at for at, other in enumerate(choices) if choice.needless_after(other)]
+            candidate = attrs.evolve(candidate, needless_after=tuple(after))
+        found.append(candidate)
+    return found
+
+
+def _with_small_bubble(candidate: Candidate, plan: Plan, max_bubble: float) -> Candidate:
+    """Return the candidate, refused if its pipeline leaves GPUs waiting for too long."""
+    if plan.bubble <= max_bubble:
+        return candidate
+    reason = (
+        f"{plan.micro_batches} micro-batches in {plan.pp} stages leave a GPU waiting for {plan.bubble:.0%} "
+        f"of an iteration, search.max_bubble is {max_bubble:.0%}"
+    )
+    return attrs.evolve(candidate, plan=None, refusal=reason)
+
+
+def _stage_gpus(job: Job, gpus: int, pp: int | None = None) -> int:
+    """Return the GPUs of one stage and part of a sequence; `ConfigError` if these do not divide N."""
+    left = gpus
+    for name, degree in (("pp", pp or job.table.pp), ("cp", job.table.cp)):
+        if left % degree:
+            raise ConfigError(f"{name} must divide {left} GPUs, got {degree}")
+        left //= degree
+    return left
 
 
 def batches(job: Job, gpus: int) -> list[int]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import attrs
 
+from sipml_core.communication import Ideal
 from sipml_core.experiment import EngineTable, Experiment, Interconnect, Job
-from sipml_core.model import Plan
-from sipml_core.plugin import GpuModel
+from sipml_core.model import Framework, Plan
+from sipml_core.plugin import Communication, GpuModel
 
 
 @attrs.frozen(kw_only=True)
@@ -23,6 +24,8 @@ class Case:
     #: Seed of everything random.
     seed: int
     engine: EngineTable
+    communication: Communication = attrs.Factory(lambda: Ideal(Ideal.Options()))
+    framework: Framework = attrs.Factory(Framework)
 
     @classmethod
     def of(cls, experiment: Experiment, job: Job, interconnect: Interconnect, plan: Plan) -> Case:
@@ -35,6 +38,8 @@ class Case:
             precision=experiment.precision,
             seed=experiment.seed,
             engine=experiment.engine,
+            communication=experiment.communication,
+            framework=experiment.framework,
         )
 
     @property

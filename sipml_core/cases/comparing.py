@@ -55,6 +55,13 @@ class Comparison:
         found = [attempt.found for attempt in self.attempts if attempt.found]
         return min(found, key=lambda each: each.row.measured_us) if found else None
 
+    def forget_details_of_slower(self) -> None:
+        """Let go of what was recorded of all attempts but the fastest."""
+        best = self.best()
+        for attempt in self.attempts:
+            if attempt.found and attempt.found is not best and attempt.found.details:
+                attempt.found = attrs.evolve(attempt.found, details=None)
+
     def row(self) -> CaseResult:
         """Return the row of the fastest attempt, or one that says why there is none."""
         best = self.best()

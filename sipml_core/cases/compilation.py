@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import suppress
 from functools import partial
 from typing import TypeVar
 
@@ -11,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.cases.case import Case
+from sipml_core.cases.gating import gating_pairs
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import (
     Driven,
@@ -19,15 +21,16 @@ from sipml_core.cases.steps import (
     circuits_for,
     first_groups,
     group_template,
+    library_on,
     lowered,
     network_prices,
     whole_job,
 )
 from sipml_core.cases.variants import Variant, exchange_trees, group_shape, offered_exchanges, variants_of
 from sipml_core.errors import InfeasibleError
-from sipml_core.lowering import Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
+from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
 from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
-from sipml_core.scheduling import ScheduledCircuits
+from sipml_core.scheduling import BYTES, GATING, RULES, DemandRule, ScheduledCircuits
 
 T = TypeVar("T")
 
@@ -44,6 +47,11 @@ class CompiledCase:
     #: GPUs whose accounts count.
     simulated: NDArray[np.int32]
     traffic: TrafficBytes
+    lowering: Lowering
+    #: How the simulated groups stand for the others; None: all are simulated.
+    folded: Folded | None = None
+    #: One plan gives some pair of the job fewer than two circuits, which is why they are planned by bytes.
+    crowded: bool = False
 
     @property
     def case(self) -> Case:
@@ -73,7 +81,10 @@ class CompiledCase:
         if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
             notes.append(f"GPUs of a group exchange by {self.variant.exchange.name!r}")
         if self.repeats > 1:
-            notes.append(f"simulated {self.plan.dp // self.repeats} of {self.plan.dp} groups")
+            notes.append(f"simulated {self.plan.replicas // self.repeats} of {self.plan.replicas} groups")
+        if self.circuits and self.case.interconnect.circuit_keys.demand != "bytes":
+            why = ": too few to give every pair of the job two at once" if self.crowded else ""
+            notes.append(f"circuits are planned {self.circuits.rule.summary}{why}")
         return tuple(notes)
 
 
@@ -95,13 +106,16 @@ class CaseTraffic:
 def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
     """Return the case with each exchange inside groups, and each all-reduce, that suits its fabric.
 
+    Where `demand` of the interconnect is "auto", with each rule of what circuits are planned for, by bytes
+    first.
+
     Raises
     ------
     InfeasibleError
         In no variant does the plan fit the memory, the degree and the reach of the interconnect, with a
         route for each pair that must talk.
     """
-    return _in_each_variant(case, reuse, compile_variant)
+    return _in_each_variant(case, reuse, compiled_by_rules)
 
 
 def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
@@ -112,10 +126,10 @@ def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
     InfeasibleError
         As `compile_case`.
     """
-    return _in_each_variant(case, reuse, variant_traffic)
+    return _in_each_variant(case, reuse, lambda *given: [variant_traffic(*given)])
 
 
-def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], T]) -> list[T]:
+def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], list[T]]) -> list[T]:
     """Return what `step` makes of each variant that can run; `InfeasibleError` if none can."""
     fabric = reuse(built_fabric, case.interconnect.topology, case.interconnect.cluster)
     check_scheduler(fabric, case.interconnect)
@@ -127,7 +141,7 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
     for exchange in offered_exchanges(case, group):
         try:
             variants = variants_of(case, fabric, exchange, group, prices, reuse)
-            found += [step(variant, reuse) for variant in variants]
+            found += [each for variant in variants for each in step(variant, reuse)]
         except InfeasibleError as error:
             refusals.append(error)
     if not found:
@@ -144,18 +158,48 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     relays = trees.relays and not trees.direct
     template = reuse(group_template, variant.placement, variant.plan, parents, relays, group)
     order = None if variant.fabric.hints.order is None else tuple(variant.fabric.hints.order.tolist())
-    return reuse(lowered, template, variant.case.interconnect.cluster, order, variant.tiers, variant.rings)
+    case, cluster = variant.case, variant.case.interconnect.cluster
+    prices = reuse(network_prices, variant.fabric, case.plan, cluster.bandwidth_gbps)
+    return reuse(
+        lowered, template, cluster, order, variant.tiers, variant.rings, variant.in_network,
+        library_on(case.communication, variant.fabric, prices), case.framework,
+        variant.fabric.hints.reach_hops if case.plan.forwarding else None,
+    )  # fmt: skip
 
 
-def compile_variant(variant: Variant, reuse: Reuse) -> CompiledCase:
-    """Return the variant with the tasks of all groups, or of the first few where these stand for all."""
+def compiled_by_rules(variant: Variant, reuse: Reuse) -> list[CompiledCase]:
+    """Return the variant with its circuits planned by each rule that `demand` of the interconnect allows."""
+    by_bytes = compile_variant(variant, reuse)
+    demand, circuits = variant.case.interconnect.circuit_keys.demand, by_bytes.circuits
+    if circuits is None or demand == "bytes":
+        return [by_bytes]
+    fewest = circuits.fewest_circuits()
+    if fewest < (2 if demand == "gating" else 1):
+        return [attrs.evolve(by_bytes, crowded=True)]
+    gates = gating_pairs(variant_lowering(variant, reuse))
+    rules = (GATING,) if demand == "gating" else RULES
+    found = [] if demand == "gating" else [by_bytes]
+    for rule in rules:
+        if rule.of_interval == 0 or circuits.interval_us is not None:
+            with suppress(InfeasibleError):
+                found.append(compile_variant(variant, reuse, rule, gates))
+    return found or [by_bytes]
+
+
+def compile_variant(
+    variant: Variant, reuse: Reuse, rule: DemandRule = BYTES, gates: NDArray[np.int64] | None = None
+) -> CompiledCase:
+    """Return the variant with the tasks of all groups, or of the first few where these stand for all.
+
+    `rule` and `gates` as in `ScheduledCircuits`.
+    """
     lowering = variant_lowering(variant, reuse)
-    compiled = _folded(variant, lowering, reuse)
+    compiled = _folded(variant, lowering, reuse, rule, gates)
     if compiled is not None:
         return compiled
     case = variant.case
     tasks = reuse(whole_job, lowering, case.interconnect.cluster.jitter, case.seed, keep=2)
-    driven = circuits_for(case.interconnect, variant.fabric, tasks)
+    driven = circuits_for(case.interconnect, variant.fabric, tasks, rule=rule, gates=gates)
     return CompiledCase(
         variant=variant,
         tasks=tasks,
@@ -163,6 +207,7 @@ def compile_variant(variant: Variant, reuse: Reuse) -> CompiledCase:
         circuits=driven.circuits,
         simulated=lowering.gpu_of.reshape(-1),
         traffic=lowering.template.traffic,
+        lowering=lowering,
     )
 
 
@@ -192,7 +237,13 @@ def _first_capacity_gbps(driven: Driven) -> NDArray[np.float64]:
     return capacity_gbps
 
 
-def _folded(variant: Variant, lowering: Lowering, reuse: Reuse) -> CompiledCase | None:
+def _folded(
+    variant: Variant,
+    lowering: Lowering,
+    reuse: Reuse,
+    rule: DemandRule,
+    gates: NDArray[np.int64] | None,
+) -> CompiledCase | None:
     """Return the first groups where they stand for all; None where all are to be simulated.
 
     Raises
@@ -201,12 +252,12 @@ def _folded(variant: Variant, lowering: Lowering, reuse: Reuse) -> CompiledCase 
         The experiment requires folding, and it would not be exact.
     """
     interconnect, fabric, wanted = variant.case.interconnect, variant.fabric, variant.case.engine.fold
-    if wanted == "never" or lowering.plan.dp == 1:
+    if wanted == "never" or lowering.plan.replicas == 1:
         return None
     try:
         _refuse_unforeseen(variant)
         pairs = Pairs.of(lowering)
-        driven = circuits_for(interconnect, fabric, pairs.tasks)
+        driven = circuits_for(interconnect, fabric, pairs.tasks, rule=rule, gates=gates)
         circuits = driven.circuits
         replanned = circuits is not None and circuits.interval_us is not None
         control = fabric.circuits if replanned else None
@@ -220,7 +271,7 @@ def _folded(variant: Variant, lowering: Lowering, reuse: Reuse) -> CompiledCase 
         ) from None
     if folded.control is not None:
         part = attrs.evolve(fabric, circuits=folded.control)
-        circuits = circuits_for(interconnect, part, folded.tasks, folded.network).circuits
+        circuits = circuits_for(interconnect, part, folded.tasks, folded.network, rule, gates).circuits
     elif circuits:
         circuits = circuits.on(folded.network)
     return CompiledCase(
@@ -230,6 +281,8 @@ def _folded(variant: Variant, lowering: Lowering, reuse: Reuse) -> CompiledCase 
         circuits=circuits,
         simulated=folded.gpus,
         traffic=lowering.template.traffic,
+        lowering=lowering,
+        folded=folded,
     )
 
 

@@ -5,8 +5,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.engine import CircuitSettings
-from sipml_core.scheduling import ScheduledCircuits
+from sipml_core.engine import CircuitDriver, CircuitSettings
 
 
 class DarkCapacity:
@@ -16,7 +15,7 @@ class DarkCapacity:
     gone all the same.
     """
 
-    def __init__(self, driver: ScheduledCircuits) -> None:
+    def __init__(self, driver: CircuitDriver) -> None:
         self._driver = driver
         #: Of each decision: when it was, and (span, part of all capacity that is dark for so long).
         self._decisions: list[tuple[float, list[tuple[float, float]]]] = []

@@ -37,11 +37,19 @@ class ExperimentRun:
     ----------
     max_wall_s
         What has not run by then is unfinished. [s]
+    details
+        Keep what `Result.details` needs of the fastest plan of each case.
     """
 
     def __init__(
-        self, experiment: Experiment, *, max_wall_s: float | None = None, progress: Progress = SILENT
+        self,
+        experiment: Experiment,
+        *,
+        max_wall_s: float | None = None,
+        progress: Progress = SILENT,
+        details: bool = False,
     ) -> None:
+        self._details = details
         self.experiment = experiment
         self.comparisons = comparisons(experiment)
         self._clock = Clock(max_wall_s)
@@ -71,6 +79,7 @@ class ExperimentRun:
                 progress = self._progress.part(number, of=len(attempts)).named(comparison.name)
                 try:
                     self._simulate(attempt, progress)
+                    comparison.forget_details_of_slower()
                 except LimitError as error:
                     self._end_all(error)
                     return
@@ -109,7 +118,7 @@ class ExperimentRun:
                     self._compile_again(attempt)
             if attempt.variants is not None:
                 variants, attempt.variants = attempt.variants, None
-                attempt.found = fastest_variant(variants, self._clock, progress)
+                attempt.found = fastest_variant(variants, self._clock, progress, details=self._details)
         except LimitError:
             raise
         except SipmlError as error:
@@ -149,6 +158,7 @@ class ExperimentRun:
             versions=versions(self.experiment),
             files=hashes_of_files(self.experiment),
             timelines=tuple(found.timeline if found else None for found in best),
+            recorded=tuple(found.details if found else None for found in best),
         )
 
 
@@ -178,7 +188,11 @@ def _sources(experiment: Experiment, rows: list[CaseResult]) -> dict[str, str]:
 
 
 def run_experiment(
-    experiment: Experiment, *, max_wall_s: float | None = None, progress: Progress = SILENT
+    experiment: Experiment,
+    *,
+    max_wall_s: float | None = None,
+    progress: Progress = SILENT,
+    details: bool = False,
 ) -> Result:
     """Return the rows of every case of an experiment; what cannot run or did not end says why.
 
@@ -187,6 +201,6 @@ def run_experiment(
     ConfigError
         A case asks for what cannot be.
     """
-    running = ExperimentRun(experiment, max_wall_s=max_wall_s, progress=progress)
+    running = ExperimentRun(experiment, max_wall_s=max_wall_s, progress=progress, details=details)
     running.go()
     return running.result()

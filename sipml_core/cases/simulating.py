@@ -4,20 +4,25 @@ from __future__ import annotations
 
 import math
 from collections.abc import Sequence
+from itertools import groupby
 
 import attrs
 
 from sipml_core.cases.accounting import account, bound_result
 from sipml_core.cases.case import Case
 from sipml_core.cases.clock import Clock
-from sipml_core.cases.compilation import CompiledCase, compile_case
+from sipml_core.cases.compilation import CompiledCase, compile_case, compiled_by_rules
 from sipml_core.cases.culprits import blamed
 from sipml_core.cases.darkness import DarkCapacity
+from sipml_core.cases.recording import DecisionLog, case_record, recording_of
 from sipml_core.cases.reuse import Reuse
+from sipml_core.cases.variants import Variant
+from sipml_core.details import CaseDetails
 from sipml_core.engine import lower_bound_us, simulate
 from sipml_core.errors import LimitError, StalledError, TooSlowError
 from sipml_core.model import SILENT, CaseResult, Progress, Timeline, UnsharedFabric
 from sipml_core.plugin import Component
+from sipml_core.scheduling import DemandRule
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -26,6 +31,10 @@ class SimulatedCase:
 
     row: CaseResult
     timeline: Timeline | None
+    #: Where details were asked for.
+    details: CaseDetails | None = None
+    #: What circuits were planned for; None: there are none.
+    rule: DemandRule | None = None
 
 
 def compiled_variants(case: Case, reuse: Reuse) -> list[CompiledCase]:
@@ -47,6 +56,7 @@ def components(case: Case) -> tuple[Component | None, ...]:
     interconnect = case.interconnect
     return (
         case.job.workload, case.job.placer, case.gpu, *case.job.exchanges, *case.job.all_reduces,
+        case.communication,
         interconnect.scheduler, interconnect.estimator, interconnect.topology,
     )  # fmt: skip
 
@@ -56,8 +66,10 @@ def simulate_case(
     clock: Clock,
     progress: Progress = SILENT,
     faster_than: CaseResult | None = None,
+    *,
+    details: bool = False,
 ) -> SimulatedCase:
-    """Return one compiled case, simulated.
+    """Return one compiled case, simulated; with `details`, recorded too.
 
     Raises
     ------
@@ -70,7 +82,8 @@ def simulate_case(
     if faster_than is not None and compiled.plan.iterations == 1:
         limits_us.append(faster_than.measured_us)
     left_s = clock.left_s()
-    driver = DarkCapacity(compiled.circuits) if compiled.circuits else None
+    log = DecisionLog(compiled.circuits) if details and compiled.circuits else None
+    driver = DarkCapacity(log or compiled.circuits) if compiled.circuits else None
     try:
         with blamed(*components(compiled.case)):
             timeline = simulate(
@@ -81,29 +94,40 @@ def simulate_case(
                 max_time_us=min(limits_us),
                 max_wall_s=left_s,
                 progress=progress,
+                recording=recording_of(compiled) if details else None,
             )
     except LimitError:
         raise clock.reached() from None
-    return SimulatedCase(row=account(compiled, timeline, driver), timeline=timeline)
+    rule = compiled.circuits.rule if compiled.circuits else None
+    found = CaseDetails(record=case_record(compiled, timeline, log)) if details else None
+    row = account(compiled, timeline, driver)
+    return SimulatedCase(row=row, timeline=timeline, rule=rule, details=found)
 
 
 def fastest_variant(
-    variants: Sequence[CompiledCase], clock: Clock, progress: Progress = SILENT
+    variants: Sequence[CompiledCase], clock: Clock, progress: Progress = SILENT, *, details: bool = False
 ) -> SimulatedCase:
     """Return the fastest of some variants of a case.
+
+    Of several iterations, one is simulated to choose by which rule circuits are planned in each variant.
 
     Raises
     ------
     StalledError, TooSlowError
         All variants stall, or exceed `engine.max_time_us`.
     """
+    variants = with_chosen_rules(variants, clock)
     best: SimulatedCase | None = None
     for number, compiled in enumerate(variants):
         if best is not None and _cannot_beat(compiled, best.row):
             continue
         try:
             found = simulate_case(
-                compiled, clock, progress.part(number, of=len(variants)), best.row if best else None
+                compiled,
+                clock,
+                progress.part(number, of=len(variants)),
+                best.row if best else None,
+                details=details,
             )
         except (StalledError, TooSlowError) as error:
             failure = error
@@ -112,6 +136,36 @@ def fastest_variant(
     if best is None:
         raise failure
     return best
+
+
+def with_chosen_rules(variants: Sequence[CompiledCase], clock: Clock) -> list[CompiledCase]:
+    """Return variants of several iterations with the one rule that is the fastest in the first of them.
+
+    Those of one iteration are all returned: to run them is to choose.
+    """
+    chosen: list[CompiledCase] = []
+    for _, same in groupby(variants, lambda compiled: id(compiled.variant)):
+        ruled = list(same)
+        if len(ruled) > 1 and ruled[0].plan.iterations > 1:
+            ruled = [_fastest_rule(ruled, clock)]
+        chosen += ruled
+    return chosen
+
+
+def _fastest_rule(ruled: Sequence[CompiledCase], clock: Clock) -> CompiledCase:
+    """Return which of some rules of a variant is the fastest in one iteration; the first if none ends."""
+    trials = compiled_by_rules(_first_iteration(ruled[0].variant), Reuse())
+    try:
+        best = fastest_variant(trials, clock)
+    except (StalledError, TooSlowError):
+        return ruled[0]
+    return next((each for each in ruled if each.circuits and each.circuits.rule == best.rule), ruled[0])
+
+
+def _first_iteration(variant: Variant) -> Variant:
+    """Return the variant with one iteration instead of several."""
+    case = attrs.evolve(variant.case, plan=attrs.evolve(variant.case.plan, iterations=1))
+    return attrs.evolve(variant, case=case, plan=attrs.evolve(variant.plan, iterations=1))
 
 
 def _cannot_beat(compiled: CompiledCase, best: CaseResult) -> bool:

@@ -13,11 +13,12 @@ from numpy.typing import NDArray
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect
-from sipml_core.lowering import GroupTasks, GroupTemplate, Lowering, Trees
+from sipml_core.lowering import GroupTasks, GroupTemplate, Library, Lowering, RingForwarding, Trees
 from sipml_core.model import (
     BalancedGraph,
     Cluster,
     Fabric,
+    Framework,
     Network,
     OpGraph,
     Placement,
@@ -30,8 +31,10 @@ from sipml_core.model import (
 )
 from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
-from sipml_core.plugin import GpuModel, Placer, Topology, WeightedRing, Workload
+from sipml_core.plugin import Communication, GpuModel, Placer, Topology, WeightedRing, Workload
 from sipml_core.scheduling import (
+    BYTES,
+    DemandRule,
     ScheduledCircuits,
     driven,
     refuse_control,
@@ -66,9 +69,12 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         refuse_control(scheduler, fabric.circuits)
 
 
-def op_graph(workload: Workload, samples: int, precision: str) -> OpGraph:
-    """Return the ops of one training step of `samples` samples on one replica."""
-    return workload.graph(samples, precision)
+def op_graph(workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1) -> OpGraph:
+    """Return the ops of one training step of `samples` samples on one replica.
+
+    With `cp` and `ep` it is one of so many that share sequences, and experts.
+    """
+    return (workload if cp == ep == 1 else workload.divided(cp, ep)).graph(samples, precision)
 
 
 def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:
@@ -183,10 +189,45 @@ def lowered(
     order: tuple[int, ...] | None,
     tiers: tuple[int, ...],
     rings: tuple[WeightedRing, ...],
+    in_network: bool = False,
+    library: Library | None = None,
+    framework: Framework | None = None,
+    reach_hops: int | None = None,
 ) -> Lowering:
-    """Return the template with GPUs for all groups; `order` as in `Fabric`, the rest as in `AllReduce`."""
+    """Return the template with GPUs for all groups.
+
+    `order` as in `Fabric`, `tiers`, `rings` and `in_network` as in `AllReduce`; None: no library and no
+    framework that take time, and nothing is passed on that is further than `reach_hops` on a ring.
+    """
     positions = None if order is None else np.array(order, dtype=np.int32)
-    return Lowering.of(template, cluster, order=positions, tiers=tiers, orders=rings)
+    forwarding = RingForwarding(reach_hops=reach_hops, gpus=cluster.gpus) if reach_hops else None
+    return Lowering.of(
+        template, cluster, order=positions, tiers=tiers, orders=rings,
+        library=library, in_network=in_network, framework=framework, forwarding=forwarding,
+    )  # fmt: skip
+
+
+def library_on(communication: Communication, fabric: Fabric, prices: Prices) -> Library | None:
+    """Return a communication library on a fabric; None: it costs nothing."""
+    if communication.free:
+        return None
+    return Library(
+        communication=communication,
+        group_gbps=prices.group_gbps,
+        replica_gbps=prices.replica_gbps,
+        server=servers_of(fabric),
+    )
+
+
+def servers_of(fabric: Fabric) -> tuple[int, ...]:
+    """Return the server of each GPU; none: the fabric has no servers. [gpus]"""
+    size = fabric.hints.server_gpus
+    if size is None:
+        return ()
+    place = np.arange(fabric.gpus)
+    if fabric.hints.order is not None:
+        place[fabric.hints.order] = np.arange(fabric.gpus)
+    return tuple((place // size).tolist())
 
 
 def first_groups(lowering: Lowering, groups: int) -> TaskGraph:
@@ -213,7 +254,12 @@ class Driven:
 
 
 def circuits_for(
-    interconnect: Interconnect, fabric: Fabric, tasks: TaskGraph, network: Network | None = None
+    interconnect: Interconnect,
+    fabric: Fabric,
+    tasks: TaskGraph,
+    network: Network | None = None,
+    rule: DemandRule = BYTES,
+    gates: NDArray[np.int64] | None = None,
 ) -> Driven:
     """Return the network that the tasks use, with circuits planned for all of their traffic.
 
@@ -221,6 +267,8 @@ def circuits_for(
     ----------
     network
         Of the tasks on the fabric; None: made here.
+    rule, gates
+        See `ScheduledCircuits`.
 
     Raises
     ------
@@ -234,5 +282,8 @@ def circuits_for(
     control, scheduler, estimator = fabric.circuits, interconnect.scheduler, interconnect.estimator
     if control is None or scheduler is None or estimator is None:
         return Driven(network=network, circuits=None)
-    network, circuits = driven(fabric, scheduler, estimator, tasks, network)
+    network, circuits = driven(
+        fabric, scheduler, estimator, tasks, network,
+        rule=rule, gates=gates, replan_above=interconnect.circuit_keys.replan_above,
+    )  # fmt: skip
     return Driven(network=network, circuits=circuits)

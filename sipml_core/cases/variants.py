@@ -12,7 +12,8 @@ from numpy.typing import NDArray
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import balanced_graph, op_graph, placed, slice_times
-from sipml_core.lowering import Trees, check_memory, check_parameters, replica_tasks
+from sipml_core.errors import ConfigError
+from sipml_core.lowering import MemoryUse, Trees, check_parameters, memory_need, replica_tasks
 from sipml_core.model import Fabric, GroupShape, LinkTable, Placement, Plan, Prices, ReplicaShape
 from sipml_core.placement import check_reach, placement_limits
 from sipml_core.plugin import AllReduce, Exchange, WeightedRing
@@ -32,12 +33,21 @@ class Variant:
     exchange: Exchange
     group: GroupShape
     placement: Placement
-    #: What the fullest GPU needs. [bytes]
-    memory_bytes: float
+    #: What each GPU of a replica needs.
+    memory: MemoryUse
+    #: Forward ops that run a second time. [ops]
+    runs_again: NDArray[np.bool_]
     #: Shape into which the replicas are arranged to sum gradients, innermost last.
     tiers: tuple[int, ...]
     #: Rings that run at the same time; none: one, in order.
     rings: tuple[WeightedRing, ...]
+    #: Switches add up what the replicas send.
+    in_network: bool = False
+
+    @property
+    def memory_bytes(self) -> float:
+        """Return what the fullest GPU needs. [bytes]"""
+        return float(self.memory.total_bytes.max())
 
 
 def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> GroupShape:
@@ -55,13 +65,17 @@ def group_shape(fabric: Fabric, plan: Plan, prices: Prices, gpu_gbps: float) -> 
 def replica_shape(fabric: Fabric, plan: Plan) -> ReplicaShape:
     """Return where the replicas are to each other on a fabric."""
     # Sharded states are scattered and gathered on one ring.
-    tiers = () if plan.shares_states else fabric_tiers(fabric)
+    stride = plan.replica_stride
+    tiers = () if plan.shares_states or stride is None else fabric_tiers(fabric)
     own = () if plan.shares_states else own_links(fabric, gpus_of(fabric, plan).T)
-    return ReplicaShape(replicas=plan.dp, devices=plan.stride("dp"), tiers=tiers, links=own)
+    return ReplicaShape(
+        replicas=plan.replicas, devices=stride or plan.mp, tiers=tiers, links=own,
+        switches_add=fabric.hints.switches_add and not plan.shares_states,
+    )  # fmt: skip
 
 
 def gpus_of(fabric: Fabric, plan: Plan) -> NDArray[np.int32]:
-    """Return the GPU of each device of each replica. [dp, replica]"""
+    """Return the GPU of each device of each replica. [replicas, replica]"""
     order = fabric.hints.order
     gpu_at = np.arange(plan.gpus, dtype=np.int32) if order is None else order
     return np.asarray(gpu_at, dtype=np.int32)[plan.positions]
@@ -100,7 +114,15 @@ def offered_exchanges(case: Case, shape: GroupShape) -> list[Exchange]:
 
 def offered_all_reduces(case: Case, shape: ReplicaShape) -> list[AllReduce]:
     """Return the all-reduces to try: the one that the plan names, or those that suit the replicas."""
-    return _offered(case.plan.all_reduce, case.job.all_reduces, shape)
+    offered: list[AllReduce] = _offered(case.plan.all_reduce, case.job.all_reduces, shape)
+    if not case.plan.shares_states or case.plan.all_reduce == "auto":
+        return offered
+    if case.plan.all_reduce != "flat":
+        raise ConfigError(
+            f'all_reduce must be "auto" or "flat" where zero is above 0, got {case.plan.all_reduce!r} with '
+            f"zero={case.plan.zero}: shared states are scattered and gathered on one ring"
+        )
+    return offered
 
 
 def _offered(named: str, known: Sequence[Any], shape: Any) -> list[Any]:
@@ -121,14 +143,16 @@ def variants_of(
         servers.
     """
     plan, cluster = case.plan, case.interconnect.cluster
-    check_reach(plan, fabric.hints.reach_hops)
+    reach_hops = None if plan.forwarding else fabric.hints.reach_hops
+    check_reach(plan, reach_hops)
     replicas = replica_shape(fabric, plan)
     trees = exchange_trees(exchange, group)
     limits = placement_limits(
-        plan.mp, plan.dp, fabric.hints.degree, fabric.hints.reach_hops,
-        ring_peers=plan.ring_peers, stage_peers=plan.stage_peers, chain=trees.relays and not trees.direct,
+        plan.mp, plan.replicas, fabric.hints.degree, reach_hops,
+        ring_peers=plan.ring_peers, stage_peers=plan.stage_peers + plan.block_peers,
+        chain=trees.relays and not trees.direct,
     )  # fmt: skip
-    graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision)
+    graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep)
     check_parameters(graph, plan, case.gpu.memory_bytes)
     # Only the layout that is chosen by cost depends on the network.
     layout = case.job.table.layout
@@ -136,9 +160,9 @@ def variants_of(
     times = reuse(slice_times, graph, case.gpu, cluster)
     balanced = reuse(balanced_graph, graph, layout, case.gpu, cluster, plan, paid, times)
     placement = reuse(placed, case.job.placer, balanced, limits, plan)
-    memory_bytes = reuse(
-        check_memory, placement, plan, case.gpu.memory_bytes, reuse(replica_tasks, placement, plan)
-    )
+    # A refusal is kept as well: it is the same on every network that places alike.
+    tasks = reuse(replica_tasks, placement, plan)
+    memory = reuse(memory_need, placement, plan, case.gpu.memory_bytes, tasks).checked
     return [
         Variant(
             case=case,
@@ -147,9 +171,11 @@ def variants_of(
             exchange=exchange,
             group=group,
             placement=placement,
-            memory_bytes=memory_bytes,
+            memory=memory,
+            runs_again=tasks.checkpoints.runs_again,
             tiers=all_reduce.tiers(replicas),
             rings=all_reduce.rings(replicas),
+            in_network=all_reduce.in_network,
         )
         for all_reduce in offered_all_reduces(case, replicas)
     ]

@@ -51,14 +51,26 @@ def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
 
 def opened(file: Path, overrides: tuple[str, ...], seed: int | None) -> tuple[Registry, Experiment]:
     """Return the plugins and the experiment of FILE, changed as the options say."""
-    from sipml_core.experiment import apply_overrides, open_experiment
+    from sipml_core.experiment import open_experiment
+
+    registry = plugins_with_warnings()
+    return registry, open_experiment(file, registry, change=changes(overrides, seed))
+
+
+def changes(
+    overrides: tuple[str, ...], seed: int | None
+) -> Callable[[dict[str, Any]], dict[str, Any]] | None:
+    """Return what options change in the tables of an experiment; None: nothing."""
+    from sipml_core.experiment import apply_overrides
+
+    if not overrides and seed is None:
+        return None
 
     def changed(tables: dict[str, Any]) -> dict[str, Any]:
         tables = apply_overrides(tables, overrides)
         return tables if seed is None else {**tables, "seed": seed}
 
-    registry = plugins_with_warnings()
-    return registry, open_experiment(file, registry, change=changed)
+    return changed
 
 
 def plugins_with_warnings() -> Registry:

@@ -62,7 +62,7 @@ def circuits(
     wrote(files)
     now_left(f"; the plan is in {out}")
     console().print(plan_table(plan, traffic, f"{topology}: circuits for {matrix.name}"))
-    for line in (*notes, *summary_lines(plan_summary(plan, traffic))):
+    for line in (*notes, *plan.remarks, *summary_lines(plan_summary(plan, traffic))):
         click.echo(line)
     if picture is None and not can_draw():
         click.echo("no picture without matplotlib: python -m pip install matplotlib", err=True)

@@ -14,10 +14,13 @@ import click
 from sipml_core import __version__
 from sipml_core.cli.cache_command import cache
 from sipml_core.cli.circuits_command import circuits
+from sipml_core.cli.collectives_command import collectives
 from sipml_core.cli.interrupts import interrupts_noticed
 from sipml_core.cli.keeping import left_behind
 from sipml_core.cli.new_commands import new_experiment, new_plugin
+from sipml_core.cli.plot_command import plot
 from sipml_core.cli.plugins_command import plugins
+from sipml_core.cli.report_command import report
 from sipml_core.cli.reproduce_command import reproduce
 from sipml_core.cli.run_command import run, validate
 from sipml_core.cli.search_command import explain, search
@@ -83,6 +86,7 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, share, reproduce, circuits, plugins, cache, new_experiment, new_plugin,
+    run, validate, search, explain, plot, report, reproduce, circuits, collectives, share, plugins, cache,
+    new_experiment, new_plugin,
 ):  # fmt: skip
     main.add_command(command)

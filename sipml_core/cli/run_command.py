@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from pathlib import Path
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 import click
 
 from sipml_core.cli.asking import console, experiment_options, opened, say, warn, wrote
+from sipml_core.cli.detail_options import details_options, details_request, write_what_happened
 from sipml_core.cli.keeping import computing, now_left
 
 if TYPE_CHECKING:
@@ -23,23 +24,34 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Stop after so long; what ran until then is kept.",
 )
+@details_options
 def run(
-    file: Path, overrides: tuple[str, ...], seed: int | None, out: Path | None, max_wall: float | None
+    file: Path,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    out: Path | None,
+    max_wall: float | None,
+    **asked: Any,
 ) -> None:
     """Simulate every workload of FILE on every interconnect and compare them.
 
     Prints a table for each workload and writes result.json, summary.csv and experiment.toml (the
     exact configuration, which repeats the run) to the results folder. What cannot run, or did not end,
     is a row with its reason.
+
+    \b
+    What happened, and when:
+      python -m sipml_core run quickstart.toml --details --trace quickstart.pftrace --gpus 0-7
     """
     from sipml_core.cases import ExperimentRun
     from sipml_core.report import write_result
 
     registry, experiment = opened(file, overrides, seed)
     folder = out or Path("results") / experiment.title
+    request = details_request(experiment, folder, asked)
     with computing(folder) as progress:
         warn(registry.tell("sipml_run_started", experiment=experiment))
-        running = ExperimentRun(experiment, max_wall_s=max_wall, progress=progress)
+        running = ExperimentRun(experiment, max_wall_s=max_wall, progress=progress, details=request.wanted)
         try:
             running.go()
         except BaseException:
@@ -50,6 +62,7 @@ def run(
         result = running.result()
         files = write_result(result, folder)
         now_left(f"; results are in {folder}")
+        files += write_what_happened(result, request)
     wrote(files)
     warn(registry.tell("sipml_run_finished", result=result))
     _show(result)

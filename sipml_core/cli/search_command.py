@@ -9,9 +9,11 @@ import click
 
 from sipml_core.cli.asking import (
     cache_folder,
+    changes,
     console,
     experiment_options,
     opened,
+    plugins_with_warnings,
     say,
     search_options,
     wrote,
@@ -87,11 +89,64 @@ def search(
 
 @click.command()
 @experiment_options
-def explain(file: Path, overrides: tuple[str, ...], seed: int | None) -> None:
-    """Say how each op of FILE's workloads is cut under [strategy], why, and what came second."""
-    from sipml_core.report import strategy_tables
+@click.option("--time", "of_time", is_flag=True, help="Say why runs of FILE take as long as they do.")
+@click.option("--workload", help="Of a result: this workload only.")
+@click.option("--topology", help="Of a result: this interconnect only.")
+@click.option(
+    "--steps", type=click.IntRange(min=0), default=0, help="Of a result: show its longest steps too."
+)
+def explain(
+    file: Path,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    of_time: bool,
+    workload: str | None,
+    topology: str | None,
+    steps: int,
+) -> None:
+    """Say what FILE's workloads are made of, how ops are cut under [strategy], why, and what came second.
+
+    Of the folder of a result, or with --time: what its time was made of. The critical path goes back from the
+    end of the run to its start over what each task and transfer waited for last; what would shorten it is
+    simulated, one change at a time.
+
+    \b
+    Example:
+      python -m sipml_core explain results/quickstart --topology sip-ring --steps 5
+    """
+    if of_time or file.is_dir() or file.name == "result.json":
+        _explain_time(file, overrides, seed, (workload, topology), steps)
+        return
+    from sipml_core.report import counts_tables, strategy_tables
 
     _, experiment = opened(file, overrides, seed)
     shown = console()
-    for table in strategy_tables(experiment, shown.width):
+    for table in (*counts_tables(experiment, shown.width), *strategy_tables(experiment, shown.width)):
         shown.print(table)
+
+
+def _explain_time(
+    source: Path,
+    overrides: tuple[str, ...],
+    seed: int | None,
+    names: tuple[str | None, str | None],
+    steps: int,
+) -> None:
+    """Print the critical path of each case, and the gains of what would shorten it."""
+    from sipml_core.cases import case_of, gains
+    from sipml_core.report import Why, chosen_cases, experiment_of, progress_bar, repeated, row_of, why_tables
+
+    registry, change = plugins_with_warnings(), changes(overrides, seed)
+    experiment = experiment_of(source, registry, change)
+    shown = console()
+    with progress_bar() as progress:
+        result = repeated(source, registry, progress, change)
+        found = []
+        for details in chosen_cases(result, *names):
+            why = Why.of(details, row_of(result, details))
+            case = case_of(experiment, why.row)
+            found.append((why, gains(case, why.row, why.held_links(), progress)))
+    for why, saved in found:
+        shown.print(why.sentence(), highlight=False, markup=False, soft_wrap=True)
+        for table in why_tables(why, saved, shown.width, steps):
+            shown.print(table)

@@ -4,14 +4,14 @@ In: where GPUs are to each other (`GroupShape`, `ReplicaShape`). Out: trees, and
 Imports `plugin` and what is below it.
 """
 
-from sipml_core.collectives.allreduces import Flat, Tiered, TwoTier
+from sipml_core.collectives.allreduces import Flat, InSwitch, Tiered, TwoTier
 from sipml_core.collectives.grouptrees import Chain, Direct, Ring, Tiers
 from sipml_core.collectives.linkrings import Rings
 from sipml_core.collectives.linktrees import LinkTrees
 from sipml_core.plugin import AllReduce, Exchange
 
 EXCHANGES: tuple[type[Exchange], ...] = (Chain, Ring, Tiers, LinkTrees, Direct)
-ALL_REDUCES: tuple[type[AllReduce], ...] = (Flat, TwoTier, Tiered, Rings)
+ALL_REDUCES: tuple[type[AllReduce], ...] = (Flat, TwoTier, Tiered, Rings, InSwitch)
 
 __all__ = [
     "ALL_REDUCES",
@@ -19,6 +19,7 @@ __all__ = [
     "Chain",
     "Direct",
     "Flat",
+    "InSwitch",
     "LinkTrees",
     "Ring",
     "Rings",

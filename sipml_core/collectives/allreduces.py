@@ -70,6 +70,31 @@ class Tiered(AllReduce):
         return (*(outer // inner for inner, outer in zip(sizes[-2::-1], sizes[:0:-1], strict=True)), sizes[0])
 
 
+class InSwitch(AllReduce):
+    """Switches add up what passes through them: each GPU sends and receives all bytes once, not twice."""
+
+    name = "in-switch"
+    summary = "sums are made by the switches: each GPU sends and receives all bytes once"
+    in_network = True
+
+    def offered(self, shape: ReplicaShape) -> bool:
+        """See `AllReduce.offered`: where one switch that adds joins all replicas."""
+        return shape.adds_up
+
+    def tiers(self, shape: ReplicaShape) -> tuple[int, ...]:
+        """Return one tier.
+
+        >>> InSwitch(None).tiers(ReplicaShape(replicas=8, devices=1, switches_add=True))
+        (8,)
+        """
+        if not shape.adds_up:
+            raise InfeasibleError(
+                "all_reduce 'in-switch' needs a network whose switches add up (its option switches_add), "
+                "with all replicas inside one unit: use 'flat' or 'two-tier'"
+            )
+        return (shape.replicas,)
+
+
 def _misfit(name: str, shape: ReplicaShape) -> str:
     sizes = " or ".join(map(str, shape.tiers)) or "no"
     return (

@@ -85,12 +85,17 @@ def lower_bound_us(
 
 def _node_us(tasks: TaskGraph, network: Network, narrowest: NDArray[np.float64]) -> NDArray[np.float64]:
     """Least time of every node. [nodes] [us]"""
-    sends = tasks.size_bytes > 0
-    transfer_us = tasks.latency_steps * network.pair_latency_us[network.transfer_pair]
-    with np.errstate(divide="ignore"):
-        transfer_us[sends] += tasks.size_bytes[sends] / narrowest[sends]
-    task_us = np.where(tasks.gpu == BARRIER, 0.0, tasks.duration_us)
-    return np.concatenate([task_us, transfer_us])
+    node_us = np.empty(tasks.nodes)
+    node_us[: tasks.compute_tasks] = tasks.duration_us
+    transfer_us = node_us[tasks.compute_tasks :]
+    np.multiply(tasks.latency_steps, network.pair_latency_us[network.transfer_pair], out=transfer_us)
+    if len(tasks.startup_us):
+        transfer_us += tasks.startup_us
+    with np.errstate(divide="ignore", invalid="ignore"):
+        sending_us = tasks.size_bytes / narrowest
+    sending_us[tasks.size_bytes == 0] = 0.0  # nothing takes no time, over a circuit that is dark too
+    transfer_us += sending_us
+    return node_us
 
 
 def _left_bytes(

@@ -3,14 +3,22 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import Any
 
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.engine.session import ActiveTransfers, State, check_capacity, check_match
+from sipml_core.engine.session import (
+    ActiveTransfers,
+    Recording,
+    State,
+    check_capacity,
+    check_match,
+    link_samples,
+)
 from sipml_core.errors import SipmlError, StalledError
-from sipml_core.model import Network, TaskGraph, Timeline
+from sipml_core.model import Network, TaskGraph, Timeline, TransferTimes
 
 _why_missing = ""
 try:
@@ -21,6 +29,11 @@ except ImportError as error:
 
 #: More events than any run has: no budget.
 _NO_BUDGET = 2**62
+
+#: `engine_record`.
+_RECORD = np.dtype(
+    [("head_us", "f8"), ("moved_us", "f8"), ("left_us", "f8"), ("held_by", "i4"), ("unused", "i4")]
+)
 
 #: The pointers of a C struct: array and C type of each.
 Fields = dict[str, tuple[NDArray[Any], str]]
@@ -56,6 +69,7 @@ def _graph(tasks: TaskGraph) -> tuple[Any, list[Any]]:
         "priority": (tasks.priority, "int32_t[]"),
         "size_bytes": (tasks.size_bytes, "double[]"),
         "hops": (tasks.latency_steps, "double[]"),
+        **({"startup_us": (tasks.startup_us, "double[]")} if len(tasks.startup_us) else {}),
         "succ_start": (tasks.succ_start, "int64_t[]"),
         "successors": (tasks.successors, "int32_t[]"),
         "mark": (tasks.marks, "int32_t[]"),
@@ -90,7 +104,7 @@ def _network(network: Network) -> tuple[Any, list[Any]]:
     return _struct("engine_network *", counts, fields)
 
 
-def _struct(ctype: str, counts: dict[str, int], fields: Fields) -> tuple[Any, list[Any]]:
+def _struct(ctype: str, counts: Mapping[str, float], fields: Fields) -> tuple[Any, list[Any]]:
     ffi = _extension().ffi
     struct = ffi.new(ctype, counts)
     buffers = []
@@ -104,7 +118,9 @@ def _struct(ctype: str, counts: dict[str, int], fields: Fields) -> tuple[Any, li
 class KernelSession:
     """A `Session` of the C engine."""
 
-    def __init__(self, tasks: TaskGraph, network: Network, queue: str) -> None:
+    def __init__(
+        self, tasks: TaskGraph, network: Network, queue: str, recording: Recording | None = None
+    ) -> None:
         self._ffi, self._lib = _extension().ffi, _extension().lib
         check_match(tasks, network)
         self.tasks, self.network = tasks, network
@@ -123,7 +139,15 @@ class KernelSession:
         graph, graph_buffers = _graph(tasks)
         net, net_buffers = _network(network)
         outputs: Fields = {name: (values, "double[]") for name, values in written.items()}
-        output, output_buffers = _struct("engine_output *", {}, outputs)
+        self._record, self._sample_bytes = np.empty(0, _RECORD), np.empty((0, links))
+        counts: dict[str, float] = {}
+        if recording is not None:
+            self._record = np.empty(max(tasks.transfers, 1), _RECORD)
+            self._sample_bytes = np.zeros((recording.samples, max(links, 1)))
+            outputs["record"] = self._record.view(np.uint8), "engine_record[]"
+            outputs["sample_bytes"] = self._sample_bytes.reshape(-1), "double[]"
+            counts = {"samples": recording.samples, "sample_us": recording.sample_us}
+        output, output_buffers = _struct("engine_output *", counts, outputs)
         self._alive = [graph_buffers, net_buffers, output_buffers]
         made = self._ffi.new("engine **")
         mode = {"pair": self._lib.ENGINE_QUEUE_PAIR, "source": self._lib.ENGINE_QUEUE_SOURCE}[queue]
@@ -197,9 +221,29 @@ class KernelSession:
 
     def timeline(self, decisions: int = 0) -> Timeline:
         self._lib.engine_report(self._run)
-        copies = {name: values.copy() for name, values in self._accounts.items()}
+        copies: dict[str, Any] = {name: values.copy() for name, values in self._accounts.items()}
+        recorded: dict[str, Any] = {}
+        if len(self._sample_bytes):
+            interval_us = self._ffi.new("double *")
+            rows = self._lib.engine_samples(self._run, interval_us)
+            recorded = {
+                "transfers": TransferTimes(
+                    **{
+                        name: self._record[name][: self.tasks.transfers]
+                        for name in ("head_us", "moved_us", "left_us", "held_by")
+                    }
+                ),
+                "samples": link_samples(
+                    interval_us[0], self._sample_bytes[:rows], copies["link_bytes"], self.now_us
+                ),
+            }
         return Timeline(
-            start_us=self.start_us, end_us=self.end_us, events=self.events, decisions=decisions, **copies
+            start_us=self.start_us,
+            end_us=self.end_us,
+            events=self.events,
+            decisions=decisions,
+            **recorded,
+            **copies,
         )
 
 

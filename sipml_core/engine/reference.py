@@ -9,15 +9,26 @@ from __future__ import annotations
 import heapq
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.engine.session import SAME_TIME, ActiveTransfers, State, check_capacity, check_match
+from sipml_core.engine.session import (
+    SAME_TIME,
+    ActiveTransfers,
+    Recording,
+    State,
+    check_capacity,
+    check_match,
+    link_samples,
+)
 from sipml_core.fields import BYTES_PER_US_PER_GBPS
-from sipml_core.model import BARRIER, Network, TaskGraph, Timeline
+from sipml_core.model import BARRIER, Network, TaskGraph, Timeline, TransferTimes
 
+#: A link this full has no spare capacity, relatively.
+_FULL = 1e-9
 #: A new rate this close to the old one, relatively, changes nothing.
 _UNCHANGED = 1e-12
 
@@ -93,9 +104,17 @@ class _Flow:
 class ReferenceSession:
     """A `Session` in plain Python."""
 
-    def __init__(self, tasks: TaskGraph, network: Network, queue: str) -> None:
+    def __init__(
+        self, tasks: TaskGraph, network: Network, queue: str, recording: Recording | None = None
+    ) -> None:
         check_match(tasks, network)
         self.tasks, self.network = tasks, network
+        self._recording = recording
+        self._times = {name: np.full(tasks.transfers, np.nan) for name in ("head_us", "moved_us", "left_us")}
+        self._sample_us = recording.sample_us if recording else math.inf
+        self._samples: list[NDArray[np.float64]] = []
+        #: Links of which each could be said to hold a transfer back when its last byte left. [transfers]
+        self.held_by_any: list[set[int]] = [set() for _ in range(tasks.transfers)]
         self._by_source = queue == "source"
         self._routes = _routes(network)
         self._capacity = [gbps * BYTES_PER_US_PER_GBPS for gbps in network.link_gbps.tolist()]
@@ -168,16 +187,21 @@ class ReferenceSession:
     def _instant(self, at_us: float) -> None:
         self._advance(at_us)
         limit_us = at_us + SAME_TIME * at_us
+        drained: list[tuple[int, _Flow]] = []
         for queue, flow in list(self._flows.items()):
             if flow.done_us <= limit_us:
-                del self._flows[queue]
-                self._leave(flow.transfer)
+                self.held_by_any[flow.transfer] = self._bottlenecks(flow)
+                drained.append((queue, flow))
+        for queue, flow in drained:
+            del self._flows[queue]
+            self._leave(flow.transfer)
         while self._ends and self._ends[0][0] <= limit_us:
             self._end(heapq.heappop(self._ends)[1])
         self._settle()
 
     def _advance(self, to_us: float) -> None:
         """Let time pass, and account for it."""
+        self._take_samples(to_us)
         span_us = max(to_us - self._now_us, 0.0)
         for gpu in range(self.tasks.gpus):
             self._time[self._doing(gpu)][gpu] += span_us
@@ -190,6 +214,18 @@ class ReferenceSession:
         for link in busy:
             self._link_busy_us[link] += span_us
         self._now_us += span_us
+
+    def _take_samples(self, to_us: float) -> None:
+        """What links have carried at each sample that is due by then; every second is kept of too many."""
+        while self._recording and (len(self._samples) + 1) * self._sample_us <= to_us:
+            carried = self._link_bytes.copy()
+            span_us = (len(self._samples) + 1) * self._sample_us - self._now_us
+            for flow in self._flows.values():
+                self._add(carried, flow.transfer, flow.rate * span_us)
+            self._samples.append(carried)
+            if len(self._samples) == self._recording.samples:
+                self._samples = self._samples[1::2]
+                self._sample_us *= 2
 
     def _doing(self, gpu: int) -> str:
         if self._running[gpu] is not None:
@@ -220,7 +256,11 @@ class ReferenceSession:
             elif self.tasks.gpu[node] == BARRIER:
                 self._events += 1
                 self.start_us[node] = self._now_us
-                todo += self._finish(node)
+                duration_us = float(self.tasks.duration_us[node])
+                if duration_us > 0:
+                    heapq.heappush(self._ends, (self._now_us + duration_us, node))
+                else:
+                    todo += self._finish(node)
             else:
                 heapq.heappush(self._ready[self.tasks.gpu[node]], (int(self.tasks.priority[node]), node))
 
@@ -253,18 +293,33 @@ class ReferenceSession:
         if transfer >= 0:
             for gpu in self._ends_of(transfer):
                 del self._pending[gpu][transfer]
-        else:
+        elif self.tasks.gpu[node] != BARRIER:
             self._running[self.tasks.gpu[node]] = None
         for freed in self._finish(node):
             self._release(freed)
 
+    def _bottlenecks(self, of: _Flow) -> set[int]:
+        """Links of a flow's route that are full, and on which no flow is faster."""
+        load, fastest = np.zeros(len(self._capacity)), np.zeros(len(self._capacity))
+        for flow in self._flows.values():
+            self._add(load, flow.transfer, flow.rate)
+            for link in self._route(flow.transfer):
+                fastest[link] = max(fastest[link], flow.rate)
+        return {
+            link
+            for link in self._route(of.transfer)
+            if load[link] >= self._capacity[link] * (1 - _FULL) and fastest[link] <= of.rate * (1 + _FULL)
+        }
+
     def _leave(self, transfer: int) -> None:
         """The last byte of a transfer has left."""
         self._events += 1
+        self._times["left_us"][transfer] = self._now_us
         for gpu in self._ends_of(transfer):
             self._pending[gpu][transfer] = True
         pair = self.network.transfer_pair[transfer]
         latency_us = float(self.tasks.latency_steps[transfer] * self.network.pair_latency_us[pair])
+        latency_us += float(self.tasks.startup_us[transfer]) if len(self.tasks.startup_us) else 0.0
         node = self.tasks.compute_tasks + transfer
         if latency_us > 0 or self.tasks.size_bytes[transfer] == 0:
             heapq.heappush(self._ends, (self._now_us + latency_us, node))
@@ -284,6 +339,9 @@ class ReferenceSession:
             while waiting and queue not in self._flows:
                 transfer = heapq.heappop(waiting)[2] - self.tasks.compute_tasks
                 size_bytes = float(self.tasks.size_bytes[transfer])
+                self._times["head_us"][transfer] = self._now_us
+                if size_bytes == 0:
+                    self._times["moved_us"][transfer] = self._now_us
                 if size_bytes > 0:
                     self._flows[queue] = _Flow(transfer, size_bytes, self._now_us)
                 else:
@@ -296,6 +354,8 @@ class ReferenceSession:
         )
         for queue, flow in self._flows.items():
             rate = rates[queue]
+            if rate > 0 and math.isnan(self._times["moved_us"][flow.transfer]):
+                self._times["moved_us"][flow.transfer] = self._now_us
             if flow.rate > 0 and abs(rate - flow.rate) <= _UNCHANGED * flow.rate:
                 continue
             flow.left = flow.left_at(self._now_us)
@@ -340,6 +400,14 @@ class ReferenceSession:
 
     def timeline(self, decisions: int = 0) -> Timeline:
         self._snapshot(len(self.tasks.marks))
+        recorded: dict[str, Any] = {}
+        if self._recording:
+            held_by = [min(links, default=-1) for links in self.held_by_any]
+            rows = np.array(self._samples).reshape(len(self._samples), len(self._capacity))
+            recorded = {
+                "transfers": TransferTimes(**self._times, held_by=held_by),
+                "samples": link_samples(self._sample_us, rows, self._link_bytes.copy(), self._now_us),
+            }
         return Timeline(
             start_us=self.start_us,
             end_us=self.end_us,
@@ -351,6 +419,7 @@ class ReferenceSession:
             link_busy_us=self._link_busy_us.copy(),
             events=self._events,
             decisions=decisions,
+            **recorded,
         )
 
 

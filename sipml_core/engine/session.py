@@ -11,7 +11,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
-from sipml_core.model import Network, TaskGraph, Timeline
+from sipml_core.fields import at_least, positive
+from sipml_core.model import LinkSamples, Network, TaskGraph, Timeline
 
 #: Events within this of the earliest, relatively, happen together.
 SAME_TIME = 1e-12
@@ -33,6 +34,32 @@ class ActiveTransfers:
     transfer: NDArray[np.int32]
     #: [Gbps]
     gbps: NDArray[np.float64]
+
+
+def _even(_: object, __: object, value: int) -> None:
+    if value % 2:
+        raise SipmlError(f"Recording.samples must be even, got {value}")
+
+
+@attrs.frozen(kw_only=True)
+class Recording:
+    """What a session keeps beside its accounts: the course of each transfer, and what links carry when."""
+
+    #: Samples of the links that are kept: an even number; a run of any length has half of them or more.
+    samples: int = attrs.field(default=256, validator=[at_least(2), _even])
+    #: Time between two of them at first; it doubles when there are too many. [us]
+    sample_us: float = attrs.field(default=1.0, validator=positive)
+
+
+def link_samples(
+    interval_us: float, rows: NDArray[np.float64], link_bytes: NDArray[np.float64], end_us: float
+) -> LinkSamples:
+    """Return rows [samples, links], and the state at the end, as one series that begins at time 0."""
+    at_us = interval_us * np.arange(len(rows) + 1)
+    carried = np.vstack([np.zeros((1, len(link_bytes))), rows[:, : len(link_bytes)]])
+    if end_us > at_us[-1]:
+        at_us, carried = np.append(at_us, end_us), np.vstack([carried, link_bytes])
+    return LinkSamples(at_us=at_us, carried_bytes=carried)
 
 
 class Session(Protocol):

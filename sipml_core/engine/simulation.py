@@ -9,14 +9,14 @@ from collections.abc import Callable
 from sipml_core.engine.circuitrun import CircuitDriver, Circuits, CircuitSettings
 from sipml_core.engine.kernel import KernelSession
 from sipml_core.engine.reference import ReferenceSession
-from sipml_core.engine.session import Session, State
+from sipml_core.engine.session import Recording, Session, State
 from sipml_core.engine.stall import stalled
 from sipml_core.errors import ConfigError, LimitError, TooSlowError, unknown
 from sipml_core.model import SILENT, Network, Progress, TaskGraph, Timeline
 
-__all__ = ["CircuitDriver", "CircuitSettings", "open_session", "simulate"]
+__all__ = ["CircuitDriver", "CircuitSettings", "Recording", "open_session", "simulate"]
 
-_KERNELS: dict[str, Callable[[TaskGraph, Network, str], Session]] = {
+_KERNELS: dict[str, Callable[[TaskGraph, Network, str, Recording | None], Session]] = {
     "c": KernelSession,
     "reference": ReferenceSession,
 }
@@ -28,8 +28,17 @@ _SLICE = 50_000
 _PROGRESS_S = 0.3
 
 
-def open_session(tasks: TaskGraph, network: Network, *, queue: str = "pair", kernel: str = "c") -> Session:
+def open_session(
+    tasks: TaskGraph,
+    network: Network,
+    *,
+    queue: str = "pair",
+    kernel: str = "c",
+    recording: Recording | None = None,
+) -> Session:
     """A run at time 0, to be advanced step by step; circuits stay dark until `set_capacity`.
+
+    With `recording`, its timeline says what became of each transfer, and what links carried when.
 
     Raises
     ------
@@ -42,7 +51,7 @@ def open_session(tasks: TaskGraph, network: Network, *, queue: str = "pair", ker
         raise ConfigError(unknown("queue discipline", queue, _QUEUES))
     if kernel not in _KERNELS:
         raise ConfigError(unknown("kernel", kernel, _KERNELS))
-    return _KERNELS[kernel](tasks, network, queue)
+    return _KERNELS[kernel](tasks, network, queue, recording)
 
 
 def simulate(
@@ -55,6 +64,7 @@ def simulate(
     max_time_us: float | None = None,
     kernel: str = "c",
     progress: Progress = SILENT,
+    recording: Recording | None = None,
 ) -> Timeline:
     """Run `tasks` on `network` to the end.
 
@@ -72,6 +82,8 @@ def simulate(
         "c", or "reference": the same semantics in plain Python, some hundred times slower.
     progress
         Told a few times a second which fraction of the nodes has ended.
+    recording
+        What the timeline keeps beside its accounts; None: nothing.
 
     Raises
     ------
@@ -84,7 +96,7 @@ def simulate(
     ConfigError
         There is no such queue discipline or kernel, or the driver's interval is not positive.
     """
-    session = open_session(tasks, network, queue=queue, kernel=kernel)
+    session = open_session(tasks, network, queue=queue, kernel=kernel, recording=recording)
     circuits = Circuits(session, driver)
     watch = _Watch(session, max_wall_s, progress)
     limit_us = math.inf if max_time_us is None else max_time_us

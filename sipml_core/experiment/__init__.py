@@ -5,6 +5,7 @@ Imports `plugin` and what is below it; never the simulator.
 """
 
 from sipml_core.experiment.model import (
+    CommunicationTable,
     EngineTable,
     Experiment,
     GpuTable,
@@ -18,11 +19,17 @@ from sipml_core.experiment.model import (
 )
 from sipml_core.experiment.opening import open_experiment
 from sipml_core.experiment.overrides import apply_overrides, apply_values
-from sipml_core.experiment.reading import read_experiment, read_interconnect, read_tables
+from sipml_core.experiment.reading import (
+    read_communication,
+    read_experiment,
+    read_interconnect,
+    read_tables,
+)
 from sipml_core.experiment.resolving import components_of, files_of, resolved_tables
 from sipml_core.experiment.structure import structure
 
 __all__ = [
+    "CommunicationTable",
     "EngineTable",
     "Experiment",
     "GpuTable",
@@ -38,6 +45,7 @@ __all__ = [
     "divisors",
     "files_of",
     "open_experiment",
+    "read_communication",
     "read_experiment",
     "read_interconnect",
     "read_tables",

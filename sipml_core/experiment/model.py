@@ -8,10 +8,31 @@ from typing import Any
 import attrs
 
 from sipml_core.collectives import ALL_REDUCES, EXCHANGES
+from sipml_core.communication import Ideal
 from sipml_core.errors import ConfigError
 from sipml_core.fields import between, each, one_of, option, parse_us, positive
-from sipml_core.model import MAX_GPUS, MAX_SAMPLES, PRECISIONS, Cluster, Execution, Plan
-from sipml_core.plugin import AllReduce, Estimator, Exchange, GpuModel, Placer, Scheduler, Topology, Workload
+from sipml_core.model import (
+    MAX_GPUS,
+    MAX_SAMPLES,
+    PRECISIONS,
+    RECOMPUTE,
+    SCHEDULES,
+    Cluster,
+    Execution,
+    Framework,
+    Plan,
+)
+from sipml_core.plugin import (
+    AllReduce,
+    Communication,
+    Estimator,
+    Exchange,
+    GpuModel,
+    Placer,
+    Scheduler,
+    Topology,
+    Workload,
+)
 
 #: The largest integer of a TOML file, and of the engine.
 MAX_SEED = 2**63 - 1
@@ -19,6 +40,8 @@ MAX_SEED = 2**63 - 1
 MAX_LABEL = 100
 #: Candidates that a search may be asked to simulate.
 MAX_TOP = 10_000
+
+DEMANDS = ("bytes", "gating", "auto")
 
 LAYOUTS = ("auto", "sample", "tensor", "megatron")
 
@@ -54,6 +77,23 @@ class ComponentTable:
     name: str = option(doc="see `plugins`")
 
 
+def _demand() -> Any:
+    return option(
+        "bytes", validator=one_of(*DEMANDS),
+        doc='what circuits are planned for: bytes as they are; pairs that a computation waits for never '
+        'below the largest demand, where one plan can give every pair two circuits ("gating"); or the '
+        'fastest of these and two more such rules, one iteration each of which is simulated ("auto")',
+    )  # fmt: skip
+
+
+def _replan_above() -> Any:
+    return option(
+        0.0, validator=between(0, 1),
+        doc="re-planned circuits: the scheduler is asked only where more than this part of the demand "
+        "has moved to other pairs since its last plan, or a pair waits without a circuit; 0: every interval",
+    )  # fmt: skip
+
+
 @attrs.frozen(kw_only=True)
 class TopologyTable:
     """[[topology]], beside the options of the topology it names."""
@@ -71,6 +111,16 @@ class TopologyTable:
         doc="what a scheduler is shown of the next interval, as text or as a table with its options; left "
         "out: the scheduler's own; not used, and noted in the result, where circuits are set once",
     )
+    demand: str = _demand()
+    replan_above: float = _replan_above()
+
+
+@attrs.frozen(kw_only=True)
+class CircuitKeys:
+    """Those keys of [[topology]] that say when and for what circuits are planned."""
+
+    demand: str = _demand()
+    replan_above: float = _replan_above()
 
 
 @attrs.frozen(kw_only=True)
@@ -90,6 +140,13 @@ class GpuTable:
 
     name: str = option("v100", doc="GPU model, see `plugins`")
     precision: str = option("mixed", validator=one_of(*PRECISIONS), doc="number format of the training step")
+
+
+@attrs.frozen(kw_only=True)
+class CommunicationTable:
+    """[communication], beside the options of the library it names."""
+
+    library: str = option("ideal", doc="communication library, see `plugins`")
 
 
 @attrs.frozen(kw_only=True)
@@ -123,6 +180,36 @@ class SearchTable:
         None, validator=attrs.validators.optional(each(between(1, MAX_GPUS))),
         doc="model-parallel degrees to try, of which those that divide N count; left out: all divisors of N",
     )  # fmt: skip
+    pp: tuple[int, ...] | None = option(
+        None, validator=attrs.validators.optional(each(between(1, MAX_GPUS))),
+        doc="numbers of pipeline stages to try; left out: that of [plan]",
+    )  # fmt: skip
+    micro_batches: tuple[int, ...] | None = option(
+        None, validator=attrs.validators.optional(each(between(1, MAX_SAMPLES))),
+        doc="micro-batches to try; left out: that of [plan]",
+    )  # fmt: skip
+    schedules: tuple[str, ...] | None = option(
+        None, validator=attrs.validators.optional(each(one_of(*SCHEDULES))),
+        doc='schedules to try, "interleaved" with the chunks of [plan] or 2; left out: that of [plan]',
+    )  # fmt: skip
+    zero: tuple[int, ...] | None = option(
+        None, validator=attrs.validators.optional(each(between(0, 3))),
+        doc="what replicas share, to try; left out: that of [plan]",
+    )  # fmt: skip
+    recompute: tuple[str, ...] | None = option(
+        None, validator=attrs.validators.optional(each(one_of(*RECOMPUTE))),
+        doc="levels of recomputation to try; left out: that of [plan]",
+    )  # fmt: skip
+    whole_plan: bool = option(
+        False,
+        doc="of pp, micro_batches, schedules, zero and recompute try what is left out, too: all that can be, "
+        "but for more recomputation or sharing where less of it fits",
+    )
+    max_bubble: float = option(
+        0.5, validator=between(0, 1),
+        doc="where stages or micro-batches are searched: plans whose GPUs wait for their pipeline for more "
+        "of an iteration than this, (p - 1) / (m + p - 1), are refused",
+    )  # fmt: skip
     layouts: tuple[str, ...] | None = option(
         None, validator=attrs.validators.optional(each(one_of(*LAYOUTS))),
         doc="layouts to try, see [strategy]; left out: that of [strategy]",
@@ -131,6 +218,11 @@ class SearchTable:
         4, validator=between(1, MAX_TOP),
         doc="strategies simulated in full for each workload and interconnect, the best by the estimate",
     )  # fmt: skip
+
+    @property
+    def searches_stages(self) -> bool:
+        """Whether stages or micro-batches are among what is searched."""
+        return self.whole_plan or self.pp is not None or self.micro_batches is not None
 
 
 @attrs.frozen(kw_only=True)
@@ -155,10 +247,13 @@ class Job:
 
         Raises `ConfigError` if the degrees do not multiply to N, or the batch does not divide.
         """
-        mp, dp = degrees(gpus, mp or self.table.mp, None if mp else self.table.dp, self.table.pp)
+        table = self.table
+        mp, dp = degrees(gpus, mp or table.mp, None if mp else table.dp, table.pp, table.cp)
         batch = global_batch or self.table.global_batch or self.workload.default_global_batch
         shared = {field.name: getattr(self.table, field.name) for field in attrs.fields(Execution)}
-        return Plan(mp=mp, dp=dp, global_batch=batch, **shared)
+        plan = Plan(mp=mp, dp=dp, global_batch=batch, **shared)
+        self.workload.check_plan(plan, self.table.layout)
+        return plan
 
     @property
     def searched(self) -> bool:
@@ -179,6 +274,8 @@ class Interconnect:
     scheduler: Scheduler | None = None
     #: What the scheduler is shown of the next interval; None where there is no scheduler.
     estimator: Estimator | None = None
+    #: When and for what circuits are planned.
+    circuit_keys: CircuitKeys = attrs.Factory(CircuitKeys)
 
 
 @attrs.frozen(kw_only=True)
@@ -195,26 +292,32 @@ class Experiment:
     precision: str = "mixed"
     seed: int = 0
     engine: EngineTable = attrs.Factory(EngineTable)
+    #: What collectives cost beyond their bytes, and what the host takes.
+    communication: Communication = attrs.Factory(lambda: Ideal(Ideal.Options()))
+    framework: Framework = attrs.Factory(Framework)
 
     @baseline.default
     def _first(self) -> str:
         return self.interconnects[0].label
 
 
-def degrees(gpus: int, mp: int | None, dp: int | None, pp: int = 1) -> tuple[int, int]:
-    """(mp, dp) with mp x pp x dp = N, from either or both."""
+def degrees(gpus: int, mp: int | None, dp: int | None, pp: int = 1, cp: int = 1) -> tuple[int, int]:
+    """(mp, dp) with mp x cp x pp x dp = N, from either or both."""
     if gpus % pp:
         near = sorted(divisors(gpus), key=lambda k: abs(k - pp))[:2]
         raise ConfigError(f"pp must divide {gpus} GPUs, got {pp}; nearest: {near[0]} or {near[-1]}")
-    left = gpus // pp
+    if (gpus // pp) % cp:
+        near = sorted(divisors(gpus // pp), key=lambda k: abs(k - cp))[:2]
+        raise ConfigError(f"cp must divide {gpus // pp} GPUs, got {cp}; nearest: {near[0]} or {near[-1]}")
+    left = gpus // pp // cp
     if mp is None:
         mp = left // dp if dp and left % dp == 0 else None
     if dp is None:
         dp = left // mp if mp and left % mp == 0 else None
     if mp is None or dp is None or mp * dp != left:
-        shown = (("mp", mp), ("pp", pp if pp > 1 else None), ("dp", dp))
+        shown = (("mp", mp), ("cp", cp if cp > 1 else None), ("pp", pp if pp > 1 else None), ("dp", dp))
         given = ", ".join(f"{name}={value}" for name, value in shown if value)
-        product = "mp x dp" if pp == 1 else "mp x pp x dp"
+        product = " x ".join(["mp", *(["cp"] if cp > 1 else []), *(["pp"] if pp > 1 else []), "dp"])
         raise ConfigError(
             f"{product} must be {gpus} GPUs, got {given}; nearest valid: {_near_degrees(left, mp, dp)}"
         )

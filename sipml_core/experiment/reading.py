@@ -9,10 +9,13 @@ from typing import Any
 
 import attrs
 
+from sipml_core.communication import Ideal
 from sipml_core.errors import ConfigError, shown, unknown
 from sipml_core.experiment.model import (
     MAX_LABEL,
     MAX_SEED,
+    CircuitKeys,
+    CommunicationTable,
     ComponentTable,
     EngineTable,
     Experiment,
@@ -26,11 +29,24 @@ from sipml_core.experiment.model import (
 )
 from sipml_core.experiment.structure import keys, refuse_unknown_keys, structure
 from sipml_core.fields import FileText, absolute_paths, between, option, read_toml
-from sipml_core.model import Cluster
-from sipml_core.plugin import Component, Estimator, GpuModel, Placer, Registry, Scheduler, Topology, Workload
+from sipml_core.model import Cluster, Framework
+from sipml_core.plugin import (
+    Communication,
+    Component,
+    Estimator,
+    GpuModel,
+    Placer,
+    Registry,
+    Scheduler,
+    Topology,
+    Workload,
+)
 
 #: Sections that a key may be looked for in, whichever it was put in.
-_SECTIONS = {"cluster": Cluster, "engine": EngineTable, "plan": StrategyTable, "search": SearchTable}
+_SECTIONS: dict[str, type[Any]] = {
+    "cluster": Cluster, "engine": EngineTable, "plan": StrategyTable, "search": SearchTable,
+    "framework": Framework,
+}  # fmt: skip
 
 
 @attrs.frozen(kw_only=True)
@@ -47,6 +63,8 @@ class _Sections:
     plan: Mapping[str, Any] = option({}, doc="[plan], defaults for every workload")
     strategy: Mapping[str, Any] = option({}, doc="[strategy], another name of [plan]")
     engine: Mapping[str, Any] = option({}, doc="[engine]")
+    communication: Mapping[str, Any] = option({}, doc="[communication]")
+    framework: Mapping[str, Any] = option({}, doc="[framework]")
     search: Mapping[str, Any] = option({}, doc="[search], what `search` may vary")
     workload: Any = option(doc="[[workload]]")
     topology: Any = option(doc="[[topology]]")
@@ -95,7 +113,19 @@ def read_experiment(tables: Mapping[str, Any], registry: Registry) -> Experiment
         jobs=jobs,
         interconnects=interconnects,
         engine=structure(top.engine, EngineTable, "engine", _SECTIONS),
+        communication=read_communication(tables.get("communication", {}), registry),
+        framework=structure(top.framework, Framework, "framework", _SECTIONS),
     )
+
+
+def read_communication(table: dict[str, Any], registry: Registry) -> Communication:
+    """Return the library that the table [communication] describes; an empty one is that of the paper."""
+    if table == {}:
+        return Ideal(Ideal.Options())
+    library: Communication = _component(
+        "communication", table, "communication", registry, CommunicationTable, key="library"
+    )
+    return library
 
 
 def read_interconnect(table: dict[str, Any], path: str, cluster: Cluster, registry: Registry) -> Interconnect:
@@ -112,6 +142,9 @@ def read_interconnect(table: dict[str, Any], path: str, cluster: Cluster, regist
         cluster=_with_bandwidth(cluster, table, path),
         scheduler=scheduler,
         estimator=estimator,
+        circuit_keys=structure(
+            {key: table[key] for key in keys(CircuitKeys) if key in table}, CircuitKeys, path
+        ),
     )
 
 
@@ -205,19 +238,26 @@ def _optional(role: str, table: Any, path: str, registry: Registry) -> Any:
     return None if table is None else _component(role, table, f"{path}.{role}", registry)
 
 
-def _component(role: str, table: Any, path: str, registry: Registry, own: type[Any] = ComponentTable) -> Any:
-    """Return the component that a table's `name` says, made with the keys that are not of `own` as options.
+def _component(
+    role: str,
+    table: Any,
+    path: str,
+    registry: Registry,
+    own: type[Any] = ComponentTable,
+    key: str = "name",
+) -> Any:
+    """Return the component that a table's `key` says, made with the keys that are not of `own` as options.
 
     A text is a table with only a name. Names of files in the table become absolute, in the table too.
     """
     if isinstance(table, str):
-        table = {"name": table}
+        table = {key: table}
     if not isinstance(table, dict):
         raise ConfigError(f"{path} must be a table with a name, got {shown(table)}")
-    component = _named(role, {**_defaults(own), **table}.get("name"), path, registry)
+    component = _named(role, {**_defaults(own), **table}.get(key), f"{path}.{key}", registry)
     refuse_unknown_keys(table, path, [*keys(component.Options), *keys(own)])
     table.update(absolute_paths(table, component.Options, path))
-    options = {key: value for key, value in table.items() if key not in keys(own)}
+    options = {name: value for name, value in table.items() if name not in keys(own)}
     return component(structure(options, component.Options, path))
 
 
@@ -227,13 +267,13 @@ def _defaults(model: type[Any]) -> dict[str, Any]:
 
 def _named(role: str, name: Any, path: str, registry: Registry) -> type[Component]:
     if name is None:
-        raise ConfigError(f"{path}.name is required; known: {', '.join(registry.names(role))}")
+        raise ConfigError(f"{path} is required; known: {', '.join(registry.names(role))}")
     if not isinstance(name, str):
-        raise ConfigError(f"{path}.name must be text in quotes, got {shown(name)}")
+        raise ConfigError(f"{path} must be text in quotes, got {shown(name)}")
     try:
         component: type[Component] = registry.find(role, name)
     except ConfigError as error:
-        raise ConfigError(f"{path}.name: {error}") from None
+        raise ConfigError(f"{path}: {error}") from None
     return component
 
 

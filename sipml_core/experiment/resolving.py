@@ -7,9 +7,9 @@ from typing import Any
 
 import attrs
 
-from sipml_core.experiment.model import Experiment, Interconnect, Job
+from sipml_core.experiment.model import CircuitKeys, Experiment, Interconnect, Job
 from sipml_core.fields import names_file
-from sipml_core.model import Cluster
+from sipml_core.model import Cluster, Framework
 from sipml_core.plugin import Component
 
 #: Gives the name of a file as tables have it.
@@ -32,14 +32,27 @@ def resolved_tables(experiment: Experiment, name_file: NameFile = str) -> dict[s
         "cluster": _cluster(cluster),
         "gpu": {**_component(experiment.gpu, name_file), "precision": experiment.precision},
         "engine": _plain(experiment.engine),
+        **_software(experiment, name_file),
         "workload": [_job(job, name_file) for job in experiment.jobs],
         "topology": [_interconnect(each, cluster, name_file) for each in experiment.interconnects],
     }
 
 
+def _software(experiment: Experiment, name_file: NameFile) -> dict[str, Any]:
+    """The tables of the communication library and the framework, where they take any time."""
+    tables = {}
+    if not experiment.communication.free:
+        table = _component(experiment.communication, name_file)
+        tables["communication"] = {"library": table.pop("name"), **table}
+    if experiment.framework != Framework():
+        tables["framework"] = _plain(experiment.framework)
+    return tables
+
+
 def components_of(experiment: Experiment) -> Iterator[Component]:
     """Yield every component of an experiment."""
     yield experiment.gpu
+    yield experiment.communication
     for job in experiment.jobs:
         yield from (job.workload, job.placer, *job.placers, *job.exchanges, *job.all_reduces)
     for interconnect in experiment.interconnects:
@@ -83,7 +96,11 @@ def _interconnect(interconnect: Interconnect, cluster: Cluster, name_file: NameF
         table["scheduler"] = _component(interconnect.scheduler, name_file)
     if interconnect.estimator:
         table["estimator"] = _component(interconnect.estimator, name_file)
-    return table
+    # Only what was chosen: results that were written before there was a choice stay the same.
+    usual = attrs.asdict(CircuitKeys())
+    return table | {
+        key: value for key, value in attrs.asdict(interconnect.circuit_keys).items() if value != usual[key]
+    }
 
 
 def _component(component: Component, name_file: NameFile) -> dict[str, Any]:
@@ -107,4 +124,6 @@ def _value(value: Any) -> Any:
         return [_value(item) for item in value]
     if isinstance(value, dict):
         return {str(key): _value(item) for key, item in value.items()}
+    if attrs.has(type(value)):
+        return _plain(value)
     return value

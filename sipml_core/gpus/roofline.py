@@ -122,9 +122,21 @@ class Roofline(GpuModel):
         tflops = self.options.fp32_tflops
         efficiency = self._compute["vector"]
         if work.kind in MATRIX_KINDS:
-            tflops = self._peak_tflops[work.precision]
+            tflops = self._tflops(work)
             efficiency = self._compute[self._units(work)]
         return float(work.flops / (tflops * 1e6 * efficiency))
+
+    def peak_tflops(self, precision: str) -> float:
+        """Return the data sheet's peak of matrix units; `ConfigError` if there is none. [TFLOP/s]"""
+        try:
+            return float(self._peak_tflops[precision])
+        except KeyError:
+            known = ", ".join(self._peak_tflops)
+            raise ConfigError(f"gpu.precision: {self.name!r} has no {precision!r}; it has {known}") from None
+
+    def _tflops(self, work: OpWork) -> float:
+        """Return the peak of a matrix kind at the job's precision. [TFLOP/s]"""
+        return self.peak_tflops(work.precision)
 
     def _units(self, work: OpWork) -> str:
         """Key of the efficiency of a matrix kind."""

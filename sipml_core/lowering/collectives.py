@@ -20,7 +20,8 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.fields import one_of
-from sipml_core.model import Nodes, TaskBuilder, TaskGraph
+from sipml_core.lowering.callcosts import Library
+from sipml_core.model import GRADIENT, Nodes, TaskBuilder, TaskGraph
 
 #: GPUs in ring order.
 Members = NDArray[np.int32]
@@ -56,6 +57,10 @@ class Rings:
     #: Rings that run at the same time, over members along axis 1 in these orders, and the part of the bytes
     #: of each; none: one ring, in order.
     orders: tuple[tuple[tuple[int, ...], float], ...] = ()
+    #: What a communication library adds to bytes and latencies; None: nothing.
+    library: Library | None = None
+    #: Flat all-reduces are added up by the switches: each member sends M bytes and gets M.
+    in_network: bool = False
 
     def all_reduce(
         self, members: Members, size_bytes: Size, ready: Nodes | None = None, *, made: int | None = None
@@ -124,8 +129,10 @@ class Rings:
         """Add a reduce-scatter: each member gets one n-th of the sum; see `all_reduce`. [groups, n]"""
         n = members.shape[-1]
         if n == 1 or self.steps == "fluid":
-            return self._fluid(members, size_bytes, n - 1, ready, made)
-        sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=n - 1, made=made)
+            return self._fluid("reduce_scatter", members, size_bytes, n - 1, ready, made)
+        sends = self._steps(
+            "reduce_scatter", members, size_bytes / n, n - 1, ready, own_steps=n - 1, made=made
+        )
         return self._joined(sends[-1:], ready)
 
     def all_gather(
@@ -134,20 +141,30 @@ class Rings:
         """Add an all-gather: each member gets all M bytes, having one n-th; see `all_reduce`. [groups, n]"""
         n = members.shape[-1]
         if n == 1 or self.steps == "fluid":
-            return self._fluid(members, size_bytes, n - 1, ready, made)
-        sends = self._steps(members, size_bytes / n, n - 1, ready, own_steps=1, made=made)
+            return self._fluid("all_gather", members, size_bytes, n - 1, ready, made)
+        sends = self._steps("all_gather", members, size_bytes / n, n - 1, ready, own_steps=1, made=made)
         return self._joined(sends, ready)
 
     def _flat_all_reduce(self, members: Members, size_bytes: Size, ready: Nodes | None, made: int) -> Nodes:
         """Add a flat all-reduce; the last chunk to come in is its end, as a pair is a queue."""
         n = members.shape[-1]
-        if n == 1 or self.steps == "fluid":
-            return self._fluid(members, size_bytes, 2 * (n - 1), ready, made)
-        sends = self._steps(members, size_bytes / n, 2 * (n - 1), ready, own_steps=n, made=made)
+        if n == 1 or self.steps == "fluid" or self.in_network:
+            return self._fluid("all_reduce", members, size_bytes, 2 * (n - 1), ready, made)
+        sends = self._steps("all_reduce", members, size_bytes / n, 2 * (n - 1), ready, own_steps=n, made=made)
         return np.roll(sends[-1], self.way, axis=-1)
+
+    def _costs(
+        self, kind: str, members: Members, size_bytes: Size
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return start-up and bytes on the wire for each byte, of each group. [groups, 1], or numbers"""
+        assert self.library is not None
+        return self.library.ring_costs(
+            kind, members, np.asarray(size_bytes, dtype=np.float64), adds=self.in_network
+        )
 
     def _steps(
         self,
+        kind: str,
         members: Members,
         chunk_bytes: Size,
         steps: int,
@@ -161,8 +178,17 @@ class Rings:
         The predecessor of the first member is the last one, or that one's image among those made.
         """
         src, dst = self._ring(members, made)
+        startup_us: NDArray[np.float64] = np.zeros(())
+        if self.library is not None:
+            startup_us, factor = self._costs(kind, members, chunk_bytes * members.shape[-1])
+            chunk_bytes, startup_us = chunk_bytes * factor, startup_us / steps
         sends = self.builder.transfers(
-            np.broadcast_to(src, (steps, *src.shape)), dst, chunk_bytes, self.priority
+            np.broadcast_to(src, (steps, *src.shape)),
+            dst,
+            chunk_bytes,
+            self.priority,
+            startup_us=startup_us,
+            kind=GRADIENT,
         )
         self.builder.depend(np.roll(sends[:-1], self.way, axis=-1), sends[1:])
         if ready is not None:
@@ -178,14 +204,29 @@ class Rings:
         return done
 
     def _fluid(
-        self, members: Members, size_bytes: Size, steps: int, ready: Nodes | None, made: int | None = None
+        self,
+        kind: str,
+        members: Members,
+        size_bytes: Size,
+        steps: int,
+        ready: Nodes | None,
+        made: int | None = None,
     ) -> Nodes:
         """Add one transfer per member for all steps of M / n bytes; nothing at all for one member."""
         n = members.shape[-1]
         if n == 1:
             return self.builder.barriers(members.shape, label=self.label) if ready is None else ready
         src, dst = self._ring(members, made)
-        sends = self.builder.transfers(src, dst, size_bytes * steps / n, self.priority, float(steps))
+        sent_bytes: Size = size_bytes * steps / n
+        startup_us: Size = 0.0
+        if kind == "all_reduce" and self.in_network:
+            sent_bytes, steps = size_bytes, 2
+        if self.library is not None:
+            startup_us, factor = self._costs(kind, members, size_bytes)
+            sent_bytes = sent_bytes * factor
+        sends = self.builder.transfers(
+            src, dst, sent_bytes, self.priority, float(steps), startup_us=startup_us, kind=GRADIENT
+        )
         groups = (members.shape[0], 1)
         if ready is not None:
             start = self.builder.barriers(groups, label=self.label)

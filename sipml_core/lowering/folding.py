@@ -101,6 +101,14 @@ class Folded:
     network: Network
     #: What is decided while the job runs; None: nothing.
     control: CircuitControl | None
+    #: Receiver of each pair of `network`, where that has who stands for it. [pairs]
+    pair_dst: NDArray[np.int32]
+    #: Links of the whole network: fabric ids, where a shift by `groups` takes each (another of them), the
+    #: link of `network` that stands for it, and the part of it that this is. [whole links]
+    whole_id: NDArray[np.int64]
+    whole_image: NDArray[np.int64]
+    whole_orbit: NDArray[np.int64]
+    whole_share: NDArray[np.float64]
 
 
 def fold(
@@ -190,6 +198,8 @@ class _Orbits:
     first: NDArray[np.int64]
     #: Part of a link that one of the images has to itself: 1 unless images share links. [orbits]
     share: NDArray[np.float64]
+    #: Link that the shift takes each link to. [links]
+    image: NDArray[np.int64]
 
     @classmethod
     def of(cls, pairs: Pairs, network: Network, capacity_gbps: NDArray[np.float64], step: int) -> _Orbits:
@@ -228,7 +238,7 @@ class _Orbits:
 
         # A link that the images of one pair share is theirs in equal parts.
         first, of_link, links = np.unique(_smallest_images(image), return_inverse=True, return_counts=True)
-        orbits = cls(of_link=of_link.reshape(-1), first=first, share=links * step / len(rows))
+        orbits = cls(of_link=of_link.reshape(-1), first=first, share=links * step / len(rows), image=image)
         orbits._refuse_double_crossings(network.pair_links[rows[:step]])
         if (orbits.share[np.searchsorted(first, network.first_circuit) :] != 1).any():
             raise NoSymmetryError("images of one pair share circuits")
@@ -336,6 +346,11 @@ def _folded(
         groups=groups,
         control=control,
         gpus=lowering.gpu_of[:groups].reshape(-1),
+        pair_dst=sent_to[order],
+        whole_id=network.link_id,
+        whole_image=orbits.image,
+        whole_orbit=orbits.of_link,
+        whole_share=orbits.share[orbits.of_link],
         tasks=attrs.evolve(tasks, dst=dst[order][transfer_pair]),
         network=Network.of_matrix(
             gpus=tasks.gpus,

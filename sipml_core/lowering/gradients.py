@@ -24,6 +24,8 @@ class Bucket:
     #: sub-ops that wait for the sum.
     producers: Indices
     consumers: Indices
+    #: Of experts that are spread over replicas: only those with the same ones sum them.
+    of_experts: bool = False
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -35,9 +37,17 @@ class _Gradient:
     holders: tuple[int, ...]
     producers: Indices
     consumers: Indices
+    of_experts: bool = False
 
 
-def plan_buckets(tasks: GroupTasks, bucket_bytes: float, limits: PlacementLimits) -> list[Bucket]:
+def plan_buckets(
+    tasks: GroupTasks,
+    bucket_bytes: float,
+    limits: PlacementLimits,
+    *,
+    element_bytes: int | None = None,
+    by_part: bool = False,
+) -> list[Bucket]:
     """Return gradients with the same holders, in the order of the backward pass, in buckets.
 
     Holders of a gradient box are the devices that make a part of it or update its parameter. What
@@ -50,6 +60,10 @@ def plan_buckets(tasks: GroupTasks, bucket_bytes: float, limits: PlacementLimits
         What a bucket holds at most. [bytes]
     limits
         Which devices may be neighbours on the ring of a bucket.
+    element_bytes
+        Of a gradient; None: of its tensor. [bytes]
+    by_part
+        A bucket has gradients of one part of the model only.
 
     Returns
     -------
@@ -74,18 +88,20 @@ def plan_buckets(tasks: GroupTasks, bucket_bytes: float, limits: PlacementLimits
     [((0,), 2.0), ((1,), 2.0), ((2,), 2.0), ((0,), 8.0)]
     """
     # The bucket that each set of holders is filling, and those that are full, in any order.
-    open_buckets: dict[tuple[int, ...], list[_Gradient]] = {}
+    open_buckets: dict[tuple[tuple[int, ...], ...], list[_Gradient]] = {}
     closed: list[tuple[tuple[int, ...], list[_Gradient]]] = []
-    for gradient in sorted(_gradients(tasks), key=lambda g: (g.position, int(g.producers[0]))):
+    for gradient in sorted(_gradients(tasks, element_bytes), key=lambda g: (g.position, int(g.producers[0]))):
         holders = gradient.holders
-        waiting = open_buckets.setdefault(holders, [])
+        parts = tasks.placement.part[tasks.op[gradient.producers]] if by_part else ()
+        key = (holders, tuple(sorted(set(map(int, parts)))), (int(gradient.of_experts),))
+        waiting = open_buckets.setdefault(key, [])
         if waiting and sum(g.size_bytes for g in waiting) + gradient.size_bytes > bucket_bytes:
             closed.append((holders, waiting))
-            waiting = open_buckets[holders] = []
+            waiting = open_buckets[key] = []
         waiting.append(gradient)
 
     # In order of the last gradient of each.
-    closed += open_buckets.items()
+    closed += [(key[0], waiting) for key, waiting in open_buckets.items()]
     closed.sort(key=lambda bucket: (bucket[1][-1].position, bucket[0]))
     return [_bucket(holders, gradients, limits) for holders, gradients in closed]
 
@@ -115,6 +131,7 @@ def _bucket(holders: tuple[int, ...], gradients: list[_Gradient], limits: Placem
         size_bytes=sum(g.size_bytes for g in gradients),
         producers=sorted_unique(np.concatenate([g.producers for g in gradients])),
         consumers=sorted_unique(np.concatenate([g.consumers for g in gradients])),
+        of_experts=gradients[0].of_experts,
     )
 
 
@@ -140,7 +157,7 @@ def _apart(tasks: GroupTasks, makers: Indices, users: Indices) -> Iterator[_Hold
         yield holders, own if len(own) else makers, users[tasks.device[users] % group == device]
 
 
-def _gradients(tasks: GroupTasks) -> list[_Gradient]:
+def _gradients(tasks: GroupTasks, fixed_bytes: int | None = None) -> list[_Gradient]:
     """Return gradient boxes, each with everyone who makes or needs it, and nobody who has a part of it.
 
     Uses of one parameter may cut it differently, as the lookup and the logits of a tied embedding do.
@@ -166,7 +183,9 @@ def _gradients(tasks: GroupTasks) -> list[_Gradient]:
         if kind not in known:
             known[kind] = _Cells.of(*boxes)
         cells = known[kind]
-        element_bytes = graph.graph.tensors[graph.shard_tensor[shards[makes[shards]][0]]].element_bytes
+        tensor = graph.graph.tensors[graph.shard_tensor[shards[makes[shards]][0]]]
+        element_bytes = fixed_bytes or tensor.element_bytes
+        of_experts = graph.graph.tensor[tensor.parameter or tensor.name].routing is not None
         held = _apart if graph.duplicated[subop_op[made]].all() else _together
 
         for makers, needs, elements in zip(cells.makers, cells.needs, cells.elements, strict=True):
@@ -178,6 +197,7 @@ def _gradients(tasks: GroupTasks) -> list[_Gradient]:
                         holders=holders,
                         producers=producers,
                         consumers=consumers,
+                        of_experts=of_experts,
                     )
                 )
     return found

@@ -9,8 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.lowering.recompute import Checkpoints, checkpoints
-from sipml_core.lowering.schedules import parts_in_flight
-from sipml_core.model import BalancedGraph, OpGraph, Phase, Placement, Plan, Role, sorted_unique
+from sipml_core.model import BalancedGraph, OpGraph, Phase, Placement, Role, sorted_unique
 
 Indices = NDArray[np.int32]
 
@@ -39,6 +38,13 @@ class GroupTasks:
     #: Second runs wait until the backward pass has come down to their segment. [pairs]
     gate_before: Indices
     gate_after: Indices
+    #: So many of the last tasks do no work: they send again what their sub-op made, see `gathered_again`.
+    resends: int = 0
+
+    @property
+    def works(self) -> int:
+        """Return the number of tasks that do work: they are the first."""
+        return len(self.subop) - self.resends
 
     @property
     def graph(self) -> BalancedGraph:
@@ -59,17 +65,9 @@ class GroupTasks:
         once = graph.subop_op * devices + self.placement.device
         shares = np.bincount(once)[once]
         each_us = np.where(graph.duplicated[graph.subop_op], graph.duration_us / shares, graph.duration_us)
-        return np.asarray(each_us[self.subop], dtype=np.float64)
-
-
-def replica_tasks(placement: Placement, plan: Plan) -> GroupTasks:
-    """Return the tasks of one replica under a plan: the same whatever its exchange and its all-reduce."""
-    return group_tasks(
-        placement,
-        recompute=plan.recompute,
-        in_flight=parts_in_flight(plan),
-        late_weights=plan.schedule == "zb-h1",
-    )
+        took_us: NDArray[np.float64] = np.asarray(each_us[self.subop], dtype=np.float64)
+        took_us[self.works :] = 0.0
+        return took_us
 
 
 def group_tasks(

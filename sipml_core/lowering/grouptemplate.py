@@ -5,14 +5,18 @@ from __future__ import annotations
 import attrs
 
 from sipml_core.errors import ConfigError
+from sipml_core.lowering.blockexchanges import BlockExchanges
 from sipml_core.lowering.collectives import all_reduce_bytes
 from sipml_core.lowering.exchanges import Trees, routed
+from sipml_core.lowering.gathers import Gathers
 from sipml_core.lowering.gradients import Bucket, plan_buckets
-from sipml_core.lowering.grouptasks import GroupTasks, replica_tasks
+from sipml_core.lowering.grouptasks import GroupTasks
 from sipml_core.lowering.passtasks import PassTasks
+from sipml_core.lowering.resending import replica_tasks
+from sipml_core.lowering.ringattention import RingPieces
 from sipml_core.lowering.stagetransfers import after_gradients
 from sipml_core.lowering.transfers import Transfers, plan_transfers
-from sipml_core.model import Placement, Plan, precision
+from sipml_core.model import Placement, PlacementLimits, Plan, precision
 
 
 @attrs.frozen(kw_only=True)
@@ -38,6 +42,12 @@ class GroupTemplate:
     passes: PassTasks
     transfers: Transfers
     buckets: list[Bucket]
+    #: What replicas gather in each pass; None: they do not share parameters.
+    gathers: Gathers | None = None
+    #: What replicas of a block exchange in each pass; None: nothing.
+    blocks: BlockExchanges | None = None
+    #: Tasks that work on keys while others come in; None: none do.
+    pieces: RingPieces | None = None
 
     @classmethod
     def of(
@@ -67,23 +77,56 @@ class GroupTemplate:
             transfers = routed(transfers, group, trees)
             if trees.relays:
                 limits = attrs.evolve(limits, range_hops=1)
+        passes, buckets = PassTasks.of(group, plan), gradient_buckets(group, plan, limits)
+        transfers = after_gradients(transfers, group)
+        blocks = BlockExchanges.of(group, transfers, plan)
         return cls(
             plan=plan,
             group=group,
-            passes=PassTasks.of(group, plan),
-            transfers=after_gradients(transfers, group),
-            buckets=plan_buckets(group, plan.bucket_bytes, limits),
+            passes=passes,
+            transfers=transfers,
+            buckets=buckets,
+            blocks=blocks,
+            pieces=RingPieces.of(group, transfers, blocks, plan),
+            gathers=Gathers.of(group, passes, buckets, plan) if plan.shares_parameters else None,
         )
 
     @property
     def traffic(self) -> TrafficBytes:
         """Return what one iteration of all replicas sends."""
-        gradients = 0.0
-        for bucket in self.buckets:
-            members = self.plan.dp * len(bucket.devices)
-            gradients += members * all_reduce_bytes(bucket.size_bytes, members) * self._repeats
-        activations = self.plan.dp * self.plan.micro_batches * float(self.transfers.size_bytes.sum())
+        gradients = self._shared_parameter_bytes if self.gathers else self._gradient_bytes
+        replica_bytes = float(self.transfers.size_bytes.sum())
+        if self.blocks is not None:
+            replica_bytes += float(self.blocks.replica_bytes(self.plan).sum())
+        activations = self.plan.replicas * self.plan.micro_batches * replica_bytes
         return TrafficBytes(activations=activations, gradients=gradients)
+
+    @property
+    def _gradient_bytes(self) -> float:
+        """Return the bytes of all-reduces, or of what takes their place where replicas share states."""
+        plan = self.plan
+        groups = [plan.ep if bucket.of_experts else 1 for bucket in self.buckets]
+        members = [
+            plan.replicas // number * len(bucket.devices)
+            for number, bucket in zip(groups, self.buckets, strict=True)
+        ]
+        return self._repeats * sum(
+            number * count * all_reduce_bytes(bucket.size_bytes, count)
+            for number, count, bucket in zip(groups, members, self.buckets, strict=True)
+        )
+
+    @property
+    def _shared_parameter_bytes(self) -> float:
+        """Return the bytes of gathers and reduce-scatters, of each micro-batch, and of sums over devices."""
+        assert self.gathers is not None
+        dp, devices = self.plan.replicas, [len(bucket.devices) for bucket in self.buckets]
+        gradients = sum(n * b.size_bytes for n, b in zip(devices, self.buckets, strict=True))
+        each = (dp - 1) * (self.gathers.gathered_bytes + gradients)
+        over_devices = sum(
+            dp * n * all_reduce_bytes(b.size_bytes / dp, n)
+            for n, b in zip(devices, self.buckets, strict=True)
+        )
+        return self.plan.micro_batches * each + over_devices
 
     @property
     def _repeats(self) -> float:
@@ -95,7 +138,19 @@ class GroupTemplate:
         if not self.plan.shares_states:
             return 1.0
         scatters = self.plan.micro_batches if self.plan.zero == 2 else 1
-        return (scatters + held.parameter_bytes / held.gradient_bytes) / 2
+        return (scatters + held.parameter_bytes / self.plan.gradient_bytes(held)) / 2
+
+
+def gradient_buckets(group: GroupTasks, plan: Plan, limits: PlacementLimits) -> list[Bucket]:
+    """Return the buckets of a replica under a plan; those of shared parameters are of one part each."""
+    held = precision(group.graph.graph.precision)
+    return plan_buckets(
+        group,
+        plan.bucket_bytes,
+        limits,
+        element_bytes=plan.gradient_bytes(held) if plan.fp32_gradients else None,
+        by_part=plan.shares_parameters,
+    )
 
 
 def traffic_bytes(placement: Placement, plan: Plan, trees: Trees | None = None) -> TrafficBytes:

@@ -9,15 +9,35 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.lowering.collectives import Rings
+from sipml_core.lowering.blockexchanges import BlockTransfers
+from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.exchanges import Trees
-from sipml_core.lowering.gradients import Bucket
+from sipml_core.lowering.expertgroups import load_of_ranks, updating_replicas
+from sipml_core.lowering.forwarding import RingForwarding
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
+from sipml_core.lowering.hosttime import HostTime
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.passtasks import row_of
 from sipml_core.lowering.shardedstates import SharedStates
-from sipml_core.model import Cluster, Nodes, Placement, Plan, TaskBuilder, TaskGraph
+from sipml_core.lowering.sharedparameters import SharedParameters
+from sipml_core.lowering.synchronisation import (
+    OptimizerStep,
+    ReplicaCollectives,
+    Synchronisation,
+    server_tiers,
+)
+from sipml_core.model import (
+    PIPELINE,
+    TENSOR,
+    Cluster,
+    Framework,
+    Nodes,
+    Placement,
+    Plan,
+    TaskBuilder,
+    TaskGraph,
+)
 
 
 def lower(
@@ -58,28 +78,6 @@ def lower(
     return Lowering.of(template, cluster, order=order, server_gpus=server_gpus).tasks()
 
 
-def replicas_in_server(plan: Plan, server_gpus: int) -> int:
-    """Return how many counterparts of each GPU, the next replicas in order, are in its server; 1: no others.
-
-    All servers must be full and hold equally many, else 1. With more, `lower` may synchronise inside servers
-    first.
-
-    >>> replicas_in_server(Plan(mp=2, dp=4, global_batch=4), server_gpus=4)
-    2
-    >>> replicas_in_server(Plan(mp=2, dp=3, global_batch=3), server_gpus=4)
-    1
-    """
-    if plan.gpus % server_gpus:
-        return 1
-    # Server of each GPU of each replica [dp, replica]; counterparts in a row that are in one server.
-    server = plan.positions // server_gpus
-    together = int(np.argmax(np.append((server != server[:1]).any(axis=1), True)))
-    if plan.dp % together:
-        return 1
-    blocks = server.reshape(-1, together, plan.replica_gpus)
-    return together if (blocks == blocks[:, :1]).all() else 1
-
-
 @attrs.frozen(kw_only=True, eq=False)
 class Lowering:
     """A plan given GPUs: ready to make the tasks of all groups, or of the first few."""
@@ -93,6 +91,12 @@ class Lowering:
     speed: NDArray[np.float64]
     #: See `Rings.orders`.
     orders: tuple[tuple[tuple[int, ...], float], ...] = ()
+    #: See `Rings.library` and `Rings.in_network`.
+    library: Library | None = None
+    in_network: bool = False
+    framework: Framework = attrs.Factory(Framework)
+    #: How transfers out of reach are passed on; None: there are none.
+    forwarding: RingForwarding | None = None
 
     @classmethod
     def of(
@@ -104,6 +108,10 @@ class Lowering:
         server_gpus: int | None = None,
         tiers: tuple[int, ...] | None = None,
         orders: tuple[tuple[tuple[int, ...], float], ...] = (),
+        library: Library | None = None,
+        in_network: bool = False,
+        framework: Framework | None = None,
+        forwarding: RingForwarding | None = None,
     ) -> Lowering:
         """Return the template with GPUs for all groups; see `lower`.
 
@@ -119,9 +127,13 @@ class Lowering:
         return cls(
             template=template,
             gpu_of=_gpu_of(template.plan, cluster, order),
-            tiers=tiers or _tiers(template.plan, server_gpus),
+            tiers=tiers or server_tiers(template.plan, server_gpus),
             speed=speed,
             orders=orders,
+            library=library,
+            in_network=in_network,
+            framework=framework or Framework(),
+            forwarding=forwarding,
         )
 
     @property
@@ -130,17 +142,18 @@ class Lowering:
 
     @property
     def period(self) -> int:
-        """Return after how many replicas the job repeats: those of one server in two tiers, else 1."""
-        return self.plan.dp if self.orders else math.prod(self.tiers[1:])
+        """Return after how many replicas the job repeats: those of one server in two tiers, of a block."""
+        period = self.plan.replicas if self.orders else math.prod(self.tiers[1:])
+        return math.lcm(period, self.plan.block)
 
     def tasks(self, groups: int | None = None) -> TaskGraph:
         """Return the tasks of all replicas, or of the first `groups` of them only.
 
-        A part of the replicas, a multiple of `period` that divides dp, sends what it would send in the
+        A part of the replicas, a multiple of `period` that divides them, sends what it would send in the
         whole job, to the same GPUs, but waits for its own members where it would wait for others: right
         if the others do the same at the same time (see `folding`).
         """
-        groups = self.plan.dp if groups is None else groups
+        groups = self.plan.replicas if groups is None else groups
         group = self.template.group
         kinds = [op.kind for op in group.graph.graph.ops]
         labels = (*dict.fromkeys(kinds), "sync")
@@ -150,14 +163,22 @@ class Lowering:
         marks: list[Nodes] = []
         previous: Nodes | None = None
         for iteration in range(self.plan.iterations):
-            tasks, mark = self._iteration(builder, groups, label, iteration * self._priorities)
+            mark_before = marks[-1] if marks else None
+            first = iteration * self._priorities
+            tasks, mark = self._iteration(builder, groups, label, first, previous, mark_before)
             if previous is not None:
                 # What follows the last micro-batch, before what begins the first.
                 builder.depend(previous[:, -1, chain[0]], tasks[:, 0, chain[1]])
                 builder.depend(marks[-1], mark)
             previous = tasks
             marks.append(mark)
-        return builder.build(np.concatenate(marks))
+        return self._passed_on(builder.build(np.concatenate(marks)), groups)
+
+    def _passed_on(self, tasks: TaskGraph, groups: int) -> TaskGraph:
+        """Return the tasks of the first groups, what is out of reach passed on from GPU to GPU."""
+        if self.forwarding is None:
+            return tasks
+        return self.forwarding.applied(tasks, self.gpu_of.reshape(-1), groups * self.plan.replica_gpus)
 
     def sends(self, groups: int) -> TaskGraph:
         """Return what `tasks` sends, all micro-batches in one transfer.
@@ -171,12 +192,10 @@ class Lowering:
             tasks = builder.tasks(gpu_of[:, group.device], 0.0, 0, 0)
             size_bytes = transfers.size_bytes * self.plan.micro_batches
             builder.transfers(gpu_of[:, transfers.sender], gpu_of[:, transfers.device], size_bytes, 0)
-            if self.plan.shares_states:
-                every = np.broadcast_to(tasks[:, None], (groups, self.plan.micro_batches, tasks.shape[1]))
-                self._shared_states(builder, 0).add(every)
-            else:
-                self._synchronise_all(builder, tasks, 0)
-        return builder.build()
+            self._exchange(builder, gpu_of, tasks[:, None], self.plan.micro_batches)
+            every = np.broadcast_to(tasks[:, None], (groups, self.plan.micro_batches, tasks.shape[1]))
+            self._collectives(builder, every, 0)
+        return self._passed_on(builder.build(), groups)
 
     @property
     def _priorities(self) -> int:
@@ -186,11 +205,18 @@ class Lowering:
         return template.passes.priorities(self.plan.iterations, positions, buckets)
 
     def _iteration(
-        self, builder: TaskBuilder, groups: int, label: Indices, priority: int
+        self,
+        builder: TaskBuilder,
+        groups: int,
+        label: Indices,
+        priority: int,
+        previous: Nodes | None = None,
+        mark_before: Nodes | None = None,
     ) -> tuple[Nodes, Nodes]:
         """Add one iteration; return its tasks [groups, micro-batches, tasks] and its mark [1].
 
-        The optimizer's tasks, which there are once, are in the rows of all micro-batches.
+        The optimizer's tasks, which there are once, are in the rows of all micro-batches. `previous` are the
+        tasks of the iteration before.
 
         Examples
         --------
@@ -218,11 +244,19 @@ class Lowering:
         unit = len(group.subop)
         tasks = self._tasks(builder, gpu_of, label, priority)
         first_user = np.argsort(group.position)[transfers.position].astype(np.int32)
+        size_bytes, startup_us = transfers.size_bytes, np.zeros(())
+        if self.library is not None:
+            startup_us, factor = self.library.exchange_costs(transfers, group, self.gpu_of[0])
+            size_bytes = size_bytes * factor
         sends = builder.transfers(
             gpu_of[:, None, transfers.sender],
             gpu_of[:, None, transfers.device],
-            transfers.size_bytes,
+            size_bytes,
             transfers.position + priority + unit * self.template.passes.slots_of(first_user, every),
+            startup_us=startup_us,
+            kind=np.where(
+                transfers.sender // self.plan.mp == transfers.device // self.plan.mp, TENSOR, PIPELINE
+            ),
         )
 
         # Columns of tasks and transfers, and of those that wait for them; the same in every micro-batch.
@@ -232,17 +266,17 @@ class Lowering:
         builder.depend(sends[..., transfers.before], sends[..., transfers.after])
         arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
         builder.depend(sends[..., arrival], tasks[..., consumer])
-        self._order_passes(builder, tasks)
+        pass_ends = self._order_passes(builder, tasks)
+        self._exchange(builder, gpu_of, tasks, sends=sends, label=label, priority=priority)
+        host = HostTime(template=self.template, framework=self.framework, builder=builder)
+        host.add(tasks, sends, pass_ends, mark_before)
 
         # Gradients are summed when the last micro-batch has gone back: it does so last in every schedule.
         last = tasks[:, -1]
         sums = priority + self._priorities - len(buckets)
 
         # Where the sums of buckets are, or the parameters that are made of them.
-        if self.plan.shares_states:
-            synced, tasks = self._shared_states(builder, sums).add(tasks)
-        else:
-            synced = self._synchronise_all(builder, last, sums)
+        synced, tasks = self._collectives(builder, tasks, sums, priority, previous)
 
         # The iteration ends when all sums are there and all tasks are done that nothing else waits for.
         waited_for = np.concatenate([before, transfers.maker, *(b.producers for b in buckets)])
@@ -254,16 +288,18 @@ class Lowering:
             builder.depend(nodes, mark)
         return tasks, mark
 
-    def _tasks(self, builder: TaskBuilder, gpu_of: NDArray[np.int32], label: Indices, priority: int) -> Nodes:
+    def _tasks(
+        self,
+        builder: TaskBuilder,
+        gpu_of: NDArray[np.int32],
+        label: Indices,
+        priority: int,
+    ) -> Nodes:
         """Add the tasks of all micro-batches and of the optimizer. [groups, micro-batches, tasks]"""
         group, passes, count = self.template.group, self.template.passes, self.plan.micro_batches
         gpu = gpu_of[:, None, group.device]
-        duration = group.duration_us / self.speed[gpu]
-        if self.plan.shares_states:
-            duration[..., passes.row < 0] /= self.plan.dp
-        every = np.arange(count, dtype=np.int32)
+        duration, place = self._duration_us(gpu), self._place(priority)
         columns = np.arange(len(group.subop), dtype=np.int32)
-        place = group.position + priority + len(columns) * passes.slots_of(columns, every)
 
         # All but the last micro-batch have no optimizer of their own.
         work = np.flatnonzero(passes.row >= 0)
@@ -277,11 +313,69 @@ class Lowering:
         tasks[:, :-1, rest] = tasks[:, -1:, rest]
         return tasks
 
-    def _order_passes(self, builder: TaskBuilder, tasks: Nodes) -> None:
-        """Make each stage begin a pass when it has ended the one before, and its optimizer after the last."""
+    def _duration_us(self, gpu: NDArray[np.int32]) -> NDArray[np.float64]:
+        """Return how long each task takes on its GPU. [groups, 1, tasks]"""
+        group, passes, plan = self.template.group, self.template.passes, self.plan
+        duration = group.duration_us / self.speed[gpu]
+        graph = group.graph.graph
+        if plan.shares_states:
+            updates = passes.row < 0
+            duration[..., updates] /= updating_replicas(graph, plan)[group.op[updates]]
+        if graph.expert_shares:
+            load = load_of_ranks(graph, plan)[:, group.op]
+            duration = duration * np.tile(load, (len(gpu) // plan.block, 1))[:, None]
+        if self.template.pieces is not None:
+            duration[..., self.template.pieces.task] /= plan.cp
+        return duration * self.framework.slowest_of(plan.gpus)
+
+    def _place(self, priority: int) -> NDArray[np.int64]:
+        """Return the priority of each task. [micro-batches, tasks]"""
+        group, passes = self.template.group, self.template.passes
+        every = np.arange(self.plan.micro_batches, dtype=np.int32)
+        columns = np.arange(len(group.subop), dtype=np.int32)
+        return np.asarray(group.position + priority + len(columns) * passes.slots_of(columns, every))
+
+    def _exchange(
+        self,
+        builder: TaskBuilder,
+        gpu_of: NDArray[np.int32],
+        tasks: Nodes,
+        repeats: int = 1,
+        *,
+        sends: Nodes | None = None,
+        label: Indices | None = None,
+        priority: int = 0,
+    ) -> None:
+        """Add what replicas of a block exchange in each pass; `repeats`: in one transfer for so many."""
+        template, plan = self.template, self.plan
+        if template.blocks is None:
+            return
+        place = self._place(priority)[: tasks.shape[1]]
+        transfers = BlockTransfers(
+            exchanges=template.blocks, plan=plan, builder=builder, gpu_of=gpu_of,
+            label=len(builder.labels) - 1, repeats=repeats,
+        )  # fmt: skip
+        arrived, came_in = transfers.add(tasks, place)
+        if sends is None or label is None:
+            return
+        builder.depend(arrived[..., template.blocks.sent], sends[..., template.blocks.send])
+        if template.pieces is not None and came_in is not None:
+            task = template.pieces.task
+            gpu = gpu_of[:, None, template.group.device]
+            works = gpu[..., task], self._duration_us(gpu)[..., task], place[:, task], label[task]
+            template.pieces.add(builder, tasks, sends, came_in, works)
+
+    def _order_passes(self, builder: TaskBuilder, tasks: Nodes) -> list[Nodes]:
+        """Make each stage begin a pass when it has ended the one before, and its optimizer after the last.
+
+        Returns
+        -------
+        Ends of the passes of each stage, [groups, passes]; none where there is no order to keep.
+        """
         passes = self.template.passes
         if not passes.ordered:
-            return
+            return []
+        ends: list[Nodes] = []
         for own, optimizer in zip(passes.passes, passes.optimizer, strict=True):
             done = builder.barriers((len(tasks), len(own)), label=len(builder.labels) - 1)
             for number, each in enumerate(own):
@@ -292,161 +386,59 @@ class Lowering:
                     sources = tasks[:, following.micro_batch, passes.sources[row_of(following)]]
                     builder.depend(done[:, number, None], sources)
             builder.depend(done[:, -1, None], tasks[:, -1, optimizer])
+            ends.append(done)
+        return ends
 
-    def _shared_states(self, builder: TaskBuilder, priority: int) -> SharedStates:
-        return SharedStates(
-            template=self.template,
-            builder=builder,
-            gpu_of=self.gpu_of,
-            priority=priority,
-            label=len(builder.labels) - 1,
-        )
+    def _collectives(
+        self,
+        builder: TaskBuilder,
+        tasks: Nodes,
+        priority: int,
+        first_priority: int = 0,
+        previous: Nodes | None = None,
+    ) -> tuple[list[Nodes], Nodes]:
+        """Add what replicas exchange; return where it ends, and tasks whose optimizer ends with it.
 
-    def _synchronise_all(self, builder: TaskBuilder, tasks: Nodes, priority: int) -> list[Nodes]:
-        """Add the collectives of all buckets; return where they end. [groups, members] or [groups, buckets]
-
-        Where passes are ordered there may be thousands of buckets: those of one device each, on one ring over
-        the replicas, are added together. Elsewhere one by one, which numbers the nodes otherwise.
+        Parameters
+        ----------
+        tasks, previous
+            Of this iteration and of the one before. [groups, micro-batches, tasks]
+        priority, first_priority
+            Of the first bucket, and of the first task of the iteration.
         """
-        buckets = self.template.buckets
-        together = self.template.passes.ordered and len(self.tiers) == 1 and not self.orders
-        single = [number for number, b in enumerate(buckets) if together and len(b.devices) == 1]
-        done = [self._synchronise_single(builder, tasks, single, priority)] if single else []
-        return done + [
-            self._synchronise(builder, tasks, bucket, priority + number)
-            for number, bucket in enumerate(buckets)
-            if not (together and len(bucket.devices) == 1)
-        ]
+        gathers, last = self.template.gathers, tasks[:, -1]
+        if not self.plan.shares_states:
+            return self.synchronisation(builder, last, priority).add(last), tasks
+        over = self._over_replicas(builder, last, priority)
+        if gathers is not None:
+            parameters = SharedParameters(over=over, gathers=gathers, first_priority=first_priority)
+            return parameters.add(tasks, previous), tasks
+        return SharedStates(over=over).add(tasks)
 
-    def _synchronise_single(
-        self, builder: TaskBuilder, tasks: Nodes, numbers: list[int], priority: int
-    ) -> Nodes:
-        """Add rings of buckets that are on one device each; return where they end. [groups, buckets]
+    def _over_replicas(self, builder: TaskBuilder, tasks: Nodes, priority: int) -> ReplicaCollectives:
+        template, label = self.template, len(builder.labels) - 1
+        step = OptimizerStep.of(template, builder, tasks, label)
+        return ReplicaCollectives(
+            template=template, builder=builder, gpu_of=self.gpu_of, priority=priority, label=label,
+            step=step, library=self.library, in_network=self.in_network,
+        )  # fmt: skip
 
-        Examples
-        --------
-        The three buckets of the worked example, each on one device of two groups.
-
-        >>> from sipml_core.testing.worked import lowering
-        >>> job, builder = lowering(dp=2), TaskBuilder(6, ("matmul", "sync"))
-        >>> tasks = builder.tasks(job.gpu_of[:, job.template.group.device], 1.0, 0, 0)
-        >>> job._synchronise_single(builder, tasks, [0, 1, 2], priority=0).shape
-        (2, 3)
-        >>> graph = builder.build()
-        >>> list(zip(graph.src.tolist(), graph.dst.tolist(), graph.size_bytes.tolist()))
-        [(1, 4, 2.0), (4, 1, 2.0), (2, 5, 2.0), (5, 2, 2.0), (0, 3, 10.0), (3, 0, 10.0)]
-        """
-        buckets = [self.template.buckets[number] for number in numbers]
-
-        # Bucket of each of its makers and users, and these. [pairs]
-        made_by = np.repeat(np.arange(len(buckets)), [len(b.producers) for b in buckets])
-        used_by = np.repeat(np.arange(len(buckets)), [len(b.consumers) for b in buckets])
-        makers = np.concatenate([b.producers for b in buckets])
-        users = np.concatenate([b.consumers for b in buckets])
-
-        # All makers are waited for: on the device, or doing what the device did.
-        ready = builder.barriers((len(buckets), len(tasks)), label=len(builder.labels) - 1)
-        builder.depend(tasks[:, makers], ready[made_by].T)
-        rings = Rings(
-            builder=builder,
-            steps=self.plan.ring_steps,
-            priority=priority + np.array(numbers)[:, None],
-            label=len(builder.labels) - 1,
-            counter_rotating=self.plan.counter_rotating,
-        )
-        size_bytes = np.array([b.size_bytes for b in buckets])[:, None]
-        members = self.gpu_of[:, [b.devices[0] for b in buckets]].T
-        done = rings.all_reduce(members, size_bytes, ready, made=len(tasks)).T
-        builder.depend(done[:, used_by], tasks[:, users])
-        return done
-
-    def _synchronise(self, builder: TaskBuilder, tasks: Nodes, bucket: Bucket, priority: int) -> Nodes:
-        """Add the collective of one bucket; return where it ends on each member. [groups, members]
-
-        A member that makes none of the gradients joins in when all makers of its group are done. It
-        waits for makers that are no members too: these did the same as the member did.
-
-        Examples
-        --------
-        A bucket on device 0 of two groups: the members are GPUs 0 and 3, each is ready after its tasks 4
-        and 7, and each sends the whole sum to the other, with the latency of two steps.
-
-        >>> from sipml_core.testing.worked import lowering
-        >>> job, builder = lowering(dp=2), TaskBuilder(6, ("matmul", "sync"))
-        >>> tasks = builder.tasks(job.gpu_of[:, job.template.group.device], 1.0, 0, 0)
-        >>> bucket = job.template.buckets[-1]
-        >>> bucket.devices, bucket.producers.tolist(), bucket.consumers.tolist()
-        ((0,), [4, 7], [8, 9])
-        >>> done = job._synchronise(builder, tasks, bucket, priority=0)
-        >>> done.shape
-        (2, 1)
-        >>> graph = builder.build()
-        >>> list(zip(graph.src.tolist(), graph.dst.tolist(), graph.latency_steps.tolist()))
-        [(0, 3, 2.0), (3, 0, 2.0)]
-        >>> graph.successors[graph.succ_start[done[0, 0]] : graph.succ_start[done[0, 0] + 1]].tolist()
-        [8, 9, 20, 21]
-        """
-        label = len(builder.labels) - 1
-        devices = len(bucket.devices)
-        device = self.template.group.device
-
-        # Column of each device among the members, -1 for none [replica]; of makers and users [pairs].
-        column = np.full(self.plan.replica_gpus, -1)
-        column[list(bucket.devices)] = np.arange(devices)
-        maker, user = column[device[bucket.producers]], column[device[bucket.consumers]]
-
-        # A member is ready after its own makers, or all of its group's, and after makers that are no members.
-        inside = maker >= 0
-        ready = builder.barriers((len(tasks), devices), label=label)
-        builder.depend(tasks[:, bucket.producers[inside]], ready[:, maker[inside]])
-        idle = np.flatnonzero(np.bincount(maker[inside], minlength=devices) == 0)
-        builder.depend(tasks[:, bucket.producers[inside], None], ready[:, None, idle])
-        builder.depend(tasks[:, bucket.producers[~inside], None], ready[:, None, :])
-
-        # One ring through the members of all groups, or tiers of rings. [1, *tiers, devices]
-        rings = Rings(
-            builder=builder,
-            steps=self.plan.ring_steps,
-            priority=priority,
-            label=label,
-            counter_rotating=self.plan.counter_rotating,
-            orders=self.orders,
-        )
-        members = self.gpu_of[:, bucket.devices].reshape(1, *self.tiers, devices)
-        made = len(tasks) // math.prod(self.tiers[1:])
-        done = rings.all_reduce(
-            members, bucket.size_bytes, ready.reshape(1, made, *self.tiers[1:], devices), made=made
-        ).reshape(ready.shape)
-        builder.depend(done[:, user], tasks[:, bucket.consumers])
-        return done
+    def synchronisation(self, builder: TaskBuilder, tasks: Nodes, priority: int = 0) -> Synchronisation:
+        """Return what adds the all-reduces of one iteration, whose last micro-batch are `tasks`."""
+        over = self._over_replicas(builder, tasks, priority)
+        return Synchronisation(over=over, tiers=self.tiers, orders=self.orders)
 
 
 def _gpu_of(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:
     if plan.gpus != cluster.gpus:
-        degrees = ("mp * dp", f"{plan.mp} * {plan.dp}")
-        if plan.pp > 1:
-            degrees = ("mp * pp * dp", f"{plan.mp} * {plan.pp} * {plan.dp}")
-        raise ConfigError(f"{degrees[0]} must equal the cluster's {cluster.gpus} GPUs, got {degrees[1]}")
+        shown = [name for name in ("mp", "cp", "pp", "dp") if name in ("mp", "dp") or getattr(plan, name) > 1]
+        degrees = " * ".join(str(getattr(plan, name)) for name in shown)
+        raise ConfigError(f"{' * '.join(shown)} must equal the cluster's {cluster.gpus} GPUs, got {degrees}")
     if order is None:
         return plan.positions
     if not np.array_equal(np.sort(order), np.arange(cluster.gpus)):
         raise ConfigError(f"order must be a permutation of 0..{cluster.gpus - 1}")
     return np.asarray(order, dtype=np.int32)[plan.positions]
-
-
-def _tiers(plan: Plan, server_gpus: int | None) -> tuple[int, ...]:
-    """Return how the dp counterparts of a device are arranged: (servers, replicas in each), or (dp,)."""
-    if server_gpus is not None and server_gpus < 1:
-        raise ConfigError(f"server_gpus must be at least 1, got {server_gpus}")
-    if server_gpus is None or plan.mp % server_gpus == 0:
-        return (plan.dp,)
-    together = replicas_in_server(plan, server_gpus)
-    if together == 1:
-        raise ConfigError(
-            f"two-tier synchronisation needs whole groups in whole servers: {plan.dp} groups of "
-            f"mp={plan.mp} do not fill servers of {server_gpus} GPUs"
-        )
-    return (plan.dp // together, together)
 
 
 def _direct(group: GroupTasks) -> tuple[Indices, Indices]:

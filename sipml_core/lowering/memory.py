@@ -2,18 +2,22 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.errors import InfeasibleError
 from sipml_core.fields import float64_vector, format_bytes
-from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase, replica_tasks
+from sipml_core.lowering.gathers import Gathers
+from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase
+from sipml_core.lowering.grouptemplate import gradient_buckets
+from sipml_core.lowering.passtasks import PassTasks
+from sipml_core.lowering.resending import replica_tasks
 from sipml_core.lowering.schedules import in_flight, parts_in_flight, schedule
 from sipml_core.lowering.transfers import volume
 from sipml_core.model import (
     MAX_RANK,
-    RECOMPUTE,
     OpGraph,
     Phase,
     Placement,
@@ -34,11 +38,21 @@ class MemoryUse:
     optimizer_bytes: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: The batch, and what the forward pass keeps for the backward pass, received copies included.
     activations_bytes: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: Parameters that are gathered for a pass, beside the part of them that is kept; None: they are all kept.
+    gathered_bytes: NDArray[np.float64] = attrs.field(
+        default=attrs.Factory(lambda self: np.zeros_like(self.parameters_bytes), takes_self=True),
+        converter=float64_vector,
+    )
+
+    @property
+    def states_bytes(self) -> NDArray[np.float64]:
+        """Return what does not grow with the batch. [devices] [bytes]"""
+        return self.parameters_bytes + self.gradients_bytes + self.optimizer_bytes + self.gathered_bytes
 
     @property
     def total_bytes(self) -> NDArray[np.float64]:
         """Return the sum of all components. [devices] [bytes]"""
-        return self.parameters_bytes + self.gradients_bytes + self.optimizer_bytes + self.activations_bytes
+        return self.states_bytes + self.activations_bytes
 
     @property
     def fullest(self) -> int:
@@ -47,13 +61,15 @@ class MemoryUse:
 
     def sentence(self, device: int) -> str:
         """Return the need of one device, by component, for messages."""
-        parts = ("parameters", "gradients", "optimizer", "activations")
+        parts = ["parameters", "gradients", "optimizer", "activations"]
+        parts += ["gathered"] if self.gathered_bytes[device] else []
         each = ", ".join(f"{part} {format_bytes(getattr(self, f'{part}_bytes')[device])}" for part in parts)
         return f"{format_bytes(self.total_bytes[device])} ({each})"
 
 
-def memory_per_gpu(placement: Placement, plan: Plan, group: GroupTasks | None = None) -> MemoryUse:
-    """Return the memory of each device of a replica under `plan`.
+@attrs.frozen(kw_only=True, eq=False)
+class ReplicaMemory:
+    """Memory of a placement, for the plans that it serves: what they share is counted once.
 
     Parameters, with gradients and optimizer state at the precision of the graph (`Precision`), are
     counted once on each device that uses them. Activations that backward sub-ops read are counted
@@ -61,117 +77,94 @@ def memory_per_gpu(placement: Placement, plan: Plan, group: GroupTasks | None = 
     that any one segment makes again (see `recompute.checkpoints`). There are as many as micro-batches
     that the stage holds at once, counted in its list of passes. What a duplicated op reads, every device
     of its stage keeps whole. `plan.zero` divides optimizer state (1), gradients (2) and parameters (3) by
-    dp. Not counted: activation gradients and other buffers of the op that runs, communication buffers,
-    fragmentation. `group` is what `replica_tasks` returns for both; None: made here.
+    dp; then there is what a pass has gathered at once, see `Gathers.most_bytes`. Not counted: activation
+    gradients and other buffers of the op that runs, communication buffers, fragmentation.
     """
-    graph = placement.graph.graph
-    held = precision(graph.precision)
-    trained = {t.parameter for t in graph.tensors if t.role is Role.GRADIENT}
-    all_parameters = np.array([t.role is Role.PARAMETER for t in graph.tensors])
-    trained_only = np.array([t.name in trained for t in graph.tensors])
-    inputs = np.array([t.role is Role.INPUT for t in graph.tensors])
-    elements = _held_where_used(placement)
-    element_bytes = np.array([t.element_bytes for t in graph.tensors])
-    trained_elements = elements @ trained_only
-    in_flight = parts_in_flight(plan)
-    # Inputs are counted for as many micro-batches as the stage holds of any of its parts. [devices]
-    batches = in_flight.reshape(-1, placement.stages).max(axis=0).repeat(placement.limits.devices)
-    return MemoryUse(
-        parameters_bytes=elements @ (element_bytes * all_parameters) / _shared(plan, 3),
-        gradients_bytes=trained_elements * held.gradient_bytes / _shared(plan, 2),
-        optimizer_bytes=trained_elements * held.optimizer_bytes / _shared(plan, 1),
-        activations_bytes=batches * (elements @ (element_bytes * inputs))
-        + _activations(group or replica_tasks(placement, plan), plan),
+
+    placement: Placement
+    #: What `replica_tasks` returns, by what of a plan it depends on.
+    _groups: dict[Hashable, GroupTasks] = attrs.field(factory=dict, init=False)
+    #: Elements of parameters and inputs on each device. [devices, tensors]
+    _elements: NDArray[np.float64] = attrs.field(
+        default=attrs.Factory(lambda self: _held_where_used(self.placement), takes_self=True), init=False
     )
 
-
-def _shared(plan: Plan, level: int) -> int:
-    """Return over how many replicas something is divided that is shared from this level of `zero` on."""
-    return plan.dp if plan.zero >= level else 1
-
-
-def check_memory(
-    placement: Placement, plan: Plan, memory_bytes: float, group: GroupTasks | None = None
-) -> float:
-    """Return what the fullest GPU needs, if that is at most `memory_bytes`. [bytes]
-
-    Raises
-    ------
-    InfeasibleError
-        It is more; the message has needs by component, what there is, and what would help.
-    """
-    use = memory_per_gpu(placement, plan, group)
-    needed = float(use.total_bytes[use.fullest])
-    if needed > memory_bytes:
-        raise InfeasibleError(
-            f"{placement.graph.graph.name} with {_degrees(plan)} does not fit: "
-            f"{_device(placement, use.fullest)} needs {use.sentence(use.fullest)}, the GPU has "
-            f"{format_bytes(memory_bytes)}; {_remedy(placement, plan, memory_bytes)}"
+    def use(self, plan: Plan, group: GroupTasks | None = None) -> MemoryUse:
+        """Return the memory of each device under a plan; `group` as of `replica_tasks`, None: made here."""
+        graph, elements = self.placement.graph.graph, self._elements
+        group = self._group(plan, group)
+        held = precision(graph.precision)
+        trained = {t.parameter for t in graph.tensors if t.role is Role.GRADIENT}
+        all_parameters = np.array([t.role is Role.PARAMETER for t in graph.tensors])
+        trained_only = np.array([t.name in trained for t in graph.tensors])
+        inputs = np.array([t.role is Role.INPUT for t in graph.tensors])
+        element_bytes = np.array([t.element_bytes for t in graph.tensors])
+        held_elements = elements * trained_only
+        in_flight = parts_in_flight(plan)
+        # Inputs are counted for as many micro-batches as the stage holds of any of its parts. [devices]
+        most = in_flight.reshape(-1, self.placement.stages).max(axis=0)
+        batches = most.repeat(self.placement.limits.devices)
+        return MemoryUse(
+            parameters_bytes=_divided(elements * (element_bytes * all_parameters), plan, graph, level=3),
+            gradients_bytes=_divided(held_elements * plan.gradient_bytes(held), plan, graph, level=2),
+            optimizer_bytes=_divided(held_elements * held.optimizer_bytes, plan, graph, level=1),
+            activations_bytes=batches * (elements @ (element_bytes * inputs)) + _activations(group, plan),
+            gathered_bytes=_gathered(group, plan),
         )
-    return needed
+
+    def _group(self, plan: Plan, group: GroupTasks | None) -> GroupTasks:
+        key = (
+            plan.recompute,
+            plan.schedule == "zb-h1",
+            plan.keep_gathered,
+            tuple(parts_in_flight(plan).tolist()),
+        )
+        if key not in self._groups:
+            self._groups[key] = group or replica_tasks(self.placement, plan)
+        return self._groups[key]
 
 
-def _degrees(plan: Plan) -> str:
-    if plan.pp == 1 and plan.micro_batches == 1:
-        return f"mp={plan.mp}, dp={plan.dp}, global_batch={plan.global_batch}"
-    return (
-        f"mp={plan.mp}, pp={plan.pp}, dp={plan.dp}, global_batch={plan.global_batch}, "
-        f"micro_batch={plan.micro_samples}, schedule {plan.schedule}, zero={plan.zero}"
-    )
+def memory_per_gpu(placement: Placement, plan: Plan, group: GroupTasks | None = None) -> MemoryUse:
+    """Return the memory of each device of a replica under `plan`, see `ReplicaMemory`."""
+    return ReplicaMemory(placement=placement).use(plan, group)
 
 
-def _device(placement: Placement, device: int) -> str:
-    stage, own = divmod(device, placement.limits.devices)
-    return f"device {own} of a group" if placement.stages == 1 else f"device {own} of stage {stage}"
+def _gathered(group: GroupTasks, plan: Plan) -> NDArray[np.float64]:
+    """Return the most parameters that each device has gathered at once. [devices] [bytes]"""
+    if not plan.shares_parameters:
+        return np.zeros(group.placement.devices)
+    buckets = gradient_buckets(group, plan, group.placement.limits)
+    return Gathers.of(group, PassTasks.of(group, plan), buckets, plan).most_bytes(group)
 
 
-def _remedy(placement: Placement, plan: Plan, memory_bytes: float) -> str:
-    """Return what would make the plan fit, tried one by one; else what goes in that direction."""
-    tried = [
-        attrs.evolve(plan, recompute=level) for level in RECOMPUTE[RECOMPUTE.index(plan.recompute) + 1 :]
-    ]
-    if plan.dp > 1:
-        tried += [attrs.evolve(plan, zero=level) for level in range(plan.zero + 1, 3)]
-        tried += [attrs.evolve(plan, recompute="full", zero=level) for level in range(plan.zero + 1, 3)]
-    fits = [other for other in tried if memory_per_gpu(placement, other).total_bytes.max() <= memory_bytes]
-    smaller = "raise mp or pp" if plan.pp > 1 else "raise mp"
-    smaller += ", or lower micro_batch" if plan.micro_batches > 1 else " or lower the batch"
-    if not fits:
-        return smaller
-    first = fits[0]
-    changes = [
-        f"{name} = {value}"
-        for name, value in (("recompute", f'"{first.recompute}"'), ("zero", first.zero))
-        if getattr(first, name) != getattr(plan, name)
-    ]
-    return f"{' and '.join(changes)} would do, or {smaller}"
+def _divided(table: NDArray[np.float64], plan: Plan, graph: OpGraph, *, level: int) -> NDArray[np.float64]:
+    """Return sums over tensors, less what replicas share from a level of `zero` on. [..., tensors] -> [...]
+
+    Experts are shared by the replicas that have the same ones, all else by all.
+    """
+    if plan.zero < level:
+        return np.asarray(table.sum(axis=-1))
+    of_experts = np.array([tensor.routing is not None for tensor in graph.tensors], dtype=np.bool_)
+    others = table[..., ~of_experts].sum(axis=-1) / plan.replicas
+    return np.asarray(others + table[..., of_experts].sum(axis=-1) / plan.expert_replicas)
 
 
-def check_parameters(graph: OpGraph, plan: Plan, memory_bytes: float) -> float:
-    """Return what the fullest GPU needs at least, for parameters, gradients, optimizer state. [bytes]
+def least_states_bytes(graph: OpGraph, plan: Plan) -> dict[str, float]:
+    """Return what the fullest GPU of a replica has at least, by kind, whatever is cut and placed. [bytes]
 
     Every parameter is on one of the GPUs of a replica or on several, so the fullest has one part in
-    mp x pp of all, whatever the layout and the placement: what this refuses need not be cut and placed.
-
-    Raises
-    ------
-    InfeasibleError
-        It is more than `memory_bytes`.
+    mp x pp of all.
     """
     held = precision(graph.precision)
     trained = {t.parameter for t in graph.tensors if t.role is Role.GRADIENT}
-    trained_elements = sum(t.elements for t in graph.tensors if t.name in trained)
-    state_bytes = held.gradient_bytes / _shared(plan, 2) + held.optimizer_bytes / _shared(plan, 1)
-    whole_bytes = graph.parameter_bytes / _shared(plan, 3) + trained_elements * state_bytes
-    needed = whole_bytes / plan.replica_gpus
-    if needed > memory_bytes:
-        degrees = f"mp={plan.mp}" if plan.pp == 1 else f"mp={plan.mp}, pp={plan.pp}"
-        raise InfeasibleError(
-            f"{graph.name} with {degrees} does not fit: parameters, gradients and optimizer state alone "
-            f"are {format_bytes(needed)}, the GPU has {format_bytes(memory_bytes)}; "
-            f"raise mp{' or pp' if plan.pp > 1 else ''}"
-        )
-    return needed
+    kept = np.array([t.size_bytes * (t.role is Role.PARAMETER) for t in graph.tensors], dtype=np.float64)
+    elements = np.array([t.elements * (t.name in trained) for t in graph.tensors], dtype=np.float64)
+    whole_bytes = {
+        "parameters": _divided(kept, plan, graph, level=3),
+        "gradients": _divided(elements * plan.gradient_bytes(held), plan, graph, level=2),
+        "optimizer": _divided(elements * held.optimizer_bytes, plan, graph, level=1),
+    }
+    return {kind: float(whole) / plan.replica_gpus for kind, whole in whole_bytes.items()}
 
 
 def _held_where_used(placement: Placement) -> NDArray[np.float64]:
@@ -251,12 +244,13 @@ def _kept_and_remade(
 
     # What each data edge is, by the tasks at its ends and the segment that makes it. [edges]
     src, dst = tasks.edge_src, tasks.edge_dst
-    read_back = forward[src] & ~forward[dst]
+    sent_again = dst >= tasks.works
+    read_back = (forward[src] & ~forward[dst] & (src < tasks.works)) | sent_again
     segment = plan.segment[tasks.op[src]]
     part = placement.part[tasks.op[dst]]
     just_made = plan.just_made[segment] & (most[part] == 1)
     dropped = ~plan.kept[tasks.edge_tensor] & (~first_run[src] | just_made)
-    again_from_first = first_run[src] & forward[dst] & ~first_run[dst]
+    again_from_first = first_run[src] & forward[dst] & ~first_run[dst] & ~sent_again
 
     # Account c has what is kept on part c; account parts + s has what segment s makes again.
     kept = (read_back & ~dropped) | again_from_first

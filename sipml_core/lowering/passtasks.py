@@ -119,6 +119,15 @@ def row_of(each: Pass) -> int:
     return each.chunk * _KINDS + int(each.kind)
 
 
+def part_and_kind(row: Indices) -> tuple[Indices, Indices]:
+    """Return the part of the model and the kind of pass of each row; the optimizer's kind is none.
+
+    >>> part_and_kind(np.array([0, 5, -1]))
+    (array([ 0,  1, -1]), array([ 0,  2, -1]))
+    """
+    return row // _KINDS, np.where(row >= 0, row % _KINDS, -1)
+
+
 def _rows(group: GroupTasks, *, split: bool) -> Indices:
     """Return the row of each task; with `split`, backward ops that make only gradients are late. [tasks]"""
     graph = group.graph.graph

@@ -12,22 +12,17 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.lowering.collectives import Rings
+from sipml_core.lowering.expertgroups import by_experts, from_experts
 from sipml_core.lowering.gradients import Bucket
-from sipml_core.lowering.grouptemplate import GroupTemplate
-from sipml_core.model import Nodes, TaskBuilder, precision
+from sipml_core.lowering.synchronisation import ReplicaCollectives, pairs
+from sipml_core.model import Nodes, Plan, precision
 
 
-@attrs.frozen(kw_only=True)
+@attrs.frozen(kw_only=True, eq=False)
 class SharedStates:
-    """Adds the collectives of one iteration to `builder`."""
+    """Adds the collectives of one iteration."""
 
-    template: GroupTemplate
-    builder: TaskBuilder
-    #: GPU of device r in replica g, all of them. [dp, replica]
-    gpu_of: NDArray[np.int32]
-    #: Priority of the first bucket, and label of barriers.
-    priority: int
-    label: int
+    over: ReplicaCollectives
 
     def add(self, tasks: Nodes) -> tuple[list[Nodes], Nodes]:
         """Return where the iteration's collectives end, and tasks whose optimizer ends with the gathers.
@@ -42,55 +37,65 @@ class SharedStates:
         ends, updated
             Nodes of any shape; shaped like `tasks`.
         """
-        plan, buckets = self.template.plan, self.template.buckets
+        plan, builder, label = self.over.plan, self.over.builder, self.over.label
+        buckets = self.over.template.buckets
         batches = range(plan.micro_batches) if plan.zero == 2 else [plan.micro_batches - 1]
 
         # Buckets of as many devices together: those of one device are most.
-        sizes = sorted({len(bucket.devices) for bucket in buckets})
+        sizes = sorted({(len(bucket.devices), bucket.of_experts) for bucket in buckets})
         updated = tasks.copy()
         ends: list[Nodes] = []
         users = np.unique(np.concatenate([bucket.consumers for bucket in buckets]))
-        done = self.builder.barriers((len(tasks), len(users)), label=self.label)
+        done = builder.barriers((len(tasks), len(users)), label=label)
         for size in sizes:
-            numbers = [number for number, bucket in enumerate(buckets) if len(bucket.devices) == size]
-            for some in [numbers] if size == 1 else [[number] for number in numbers]:
+            numbers = [
+                number
+                for number, bucket in enumerate(buckets)
+                if (len(bucket.devices), bucket.of_experts) == size
+            ]
+            for some in [numbers] if size[0] == 1 else [[number] for number in numbers]:
                 gathered = self._add(tasks, [buckets[number] for number in some], some, list(batches))
-                used_by, user = _pairs([buckets[number].consumers for number in some])
+                used_by, user = pairs([buckets[number].consumers for number in some])
                 column = np.searchsorted(users, user)
-                self.builder.depend(gathered[used_by].transpose(1, 0, 2), done[:, column, None])
+                builder.depend(gathered[used_by].transpose(1, 0, 2), done[:, column, None])
                 ends.append(gathered)
-        self.builder.depend(tasks[:, -1, users], done)
+        builder.depend(tasks[:, -1, users], done)
         updated[:, :, users] = done[:, None]
         return ends, updated
 
     def _add(self, tasks: Nodes, buckets: list[Bucket], numbers: list[int], batches: list[int]) -> Nodes:
         """Add buckets of equally many devices; return where parameters are. [buckets, groups, devices]"""
-        plan, builder = self.template.plan, self.builder
+        over, builder, label = self.over, self.over.builder, self.over.label
         made, devices = len(tasks), len(buckets[0].devices)
-        rings = Rings(
-            builder=builder,
-            steps=plan.ring_steps,
-            priority=self.priority + np.array(numbers)[:, None],
-            label=self.label,
-        )
+        experts, plan = buckets[0].of_experts, over.plan
+        # Of experts each bucket has a ring for each group of replicas with the same ones.
+        rings = over.rings(np.array(numbers, dtype=np.int32).repeat(plan.ep if experts else 1))
         shape = (len(buckets), made, devices)
         # GPUs of all members [buckets, dp, devices]; bucket of each maker and user, and these [pairs].
-        members = np.stack([self.gpu_of[:, bucket.devices] for bucket in buckets])
-        made_by, maker = _pairs([bucket.producers for bucket in buckets])
-        used_by, user = _pairs([bucket.consumers for bucket in buckets])
+        members = np.stack([over.gpu_of[:, bucket.devices] for bucket in buckets])
+        made_by, maker = pairs([bucket.producers for bucket in buckets])
+        used_by, user = pairs([bucket.consumers for bucket in buckets])
         size_bytes = np.array([bucket.size_bytes for bucket in buckets])[:, None]
+        if experts:
+            members, size_bytes = _by_experts(members, plan), size_bytes.repeat(plan.ep, axis=0)
+
+        def separate(nodes: Nodes) -> Nodes:
+            return _by_experts(nodes, plan) if experts else nodes
+
+        def joined(nodes: Nodes) -> Nodes:
+            return _from_experts(nodes, plan) if experts else nodes
 
         for batch in batches:
-            ready = builder.barriers(shape, label=self.label)
+            ready = builder.barriers(shape, label=label)
             builder.depend(tasks[:, batch, maker].T[..., None], ready[made_by])
-            summed = self._reduce_scatter(rings, members, size_bytes, ready)
-            builder.depend(summed[used_by], tasks[:, -1, user].T[..., None])
+            summed = joined(self._reduce_scatter(rings, members, size_bytes, separate(ready)))
+            over.step.wait(summed[used_by].transpose(1, 0, 2), user)
 
-        held = precision(self.template.group.graph.graph.precision)
-        new = builder.barriers(shape, label=self.label)
+        held = precision(over.template.group.graph.graph.precision)
+        new = builder.barriers(shape, label=label)
         builder.depend(tasks[:, -1, user].T[..., None], new[used_by])
-        parameter_bytes = size_bytes * (held.parameter_bytes / held.gradient_bytes)
-        return self._all_gather(rings, members, parameter_bytes, new)
+        parameter_bytes = size_bytes * (held.parameter_bytes / over.plan.gradient_bytes(held))
+        return joined(self._all_gather(rings, members, parameter_bytes, separate(new)))
 
     def _reduce_scatter(
         self, rings: Rings, members: NDArray[np.int32], size_bytes: NDArray[np.float64], ready: Nodes
@@ -118,15 +123,17 @@ class SharedStates:
         return done
 
 
+def _by_experts(table: NDArray[np.int32], plan: Plan) -> NDArray[np.int32]:
+    """Return tables over replicas as several over experts' groups: [buckets x ep, replicas / ep, devices]."""
+    groups = by_experts(table, plan, axis=1)
+    return groups.reshape(-1, *groups.shape[2:])
+
+
+def _from_experts(table: NDArray[np.int32], plan: Plan) -> NDArray[np.int32]:
+    """Return what `_by_experts` was made of."""
+    return from_experts(table.reshape(-1, plan.ep, *table.shape[1:]), plan, axis=1)
+
+
 def _over_replicas(table: NDArray[np.int32]) -> NDArray[np.int32]:
     """Return rows over replicas: [buckets, replicas, devices] as [buckets x devices, replicas]."""
     return table.transpose(0, 2, 1).reshape(-1, table.shape[1])
-
-
-def _pairs(columns: list[NDArray[np.int32]]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return the number of each list's items, and the items. [pairs], [pairs]
-
-    >>> _pairs([np.array([4, 7]), np.array([5])])
-    (array([0, 0, 1]), array([4, 7, 5]))
-    """
-    return np.repeat(np.arange(len(columns)), [len(column) for column in columns]), np.concatenate(columns)

@@ -6,57 +6,100 @@ Imports only `fields` and `errors`.
 
 from sipml_core.model.advanced import FoldableControl, TreatsAlike, UnsharedFabric
 from sipml_core.model.balanced import MAX_RANK, BalancedGraph, Placement, PlacementLimits
+from sipml_core.model.caserecord import PASS_KINDS, CaseRecord, CircuitDecision, Images
 from sipml_core.model.circuitparts import CircuitPart, CircuitParts, PartsPlan
-from sipml_core.model.circuits import CircuitControl, CircuitPlan, at_rows, check_form
+from sipml_core.model.circuits import (
+    CircuitControl,
+    CircuitOccupancy,
+    CircuitPlan,
+    SharedMedia,
+    at_rows,
+    check_form,
+)
 from sipml_core.model.cluster import MAX_GPUS, Cluster
+from sipml_core.model.collectivecalls import COLLECTIVE_KINDS, CollectiveCall, CollectiveCost
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.framework import Framework
 from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
 from sipml_core.model.hashing import hashed_choice
 from sipml_core.model.hints import FabricHints, FabricWords
+from sipml_core.model.modelflops import ModelFlops
 from sipml_core.model.network import Network, check_routes, refuse_excess
-from sipml_core.model.opgraph import MAX_SAMPLES, Axis, Op, Operand, OpGraph, Phase, Role, Split, Tensor
-from sipml_core.model.opwork import OpWork, op_work
+from sipml_core.model.opgraph import (
+    MAX_SAMPLES,
+    Axis,
+    Exchanged,
+    Op,
+    Operand,
+    OpGraph,
+    Phase,
+    Role,
+    Split,
+    Tensor,
+)
+from sipml_core.model.opwork import MatrixProduct, OpWork, op_work, region_elements
 from sipml_core.model.pairs import PairIndex, sorted_unique
 from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompute_level
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
-from sipml_core.model.results import FAILED, INFEASIBLE, OK, UNFINISHED, CaseResult, Result
+from sipml_core.model.results import FAILED, INFEASIBLE, LANGUAGE, OK, UNFINISHED, CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
-from sipml_core.model.timeline import Timeline
+from sipml_core.model.timeline import LinkSamples, Timeline, TransferTimes
 from sipml_core.model.traffic import TrafficMatrix
+from sipml_core.model.traffickinds import CONTEXT, EXPERT, GRADIENT, PIPELINE, TENSOR, TRAFFIC_KINDS
 
 __all__ = [
     "BARRIER",
+    "COLLECTIVE_KINDS",
+    "CONTEXT",
+    "EXPERT",
     "FAILED",
+    "GRADIENT",
     "INFEASIBLE",
+    "LANGUAGE",
     "MAX_GPUS",
     "MAX_RANK",
     "MAX_SAMPLES",
     "NO_LINK",
     "OK",
+    "PASS_KINDS",
+    "PIPELINE",
     "PRECISIONS",
     "RECOMPUTE",
     "SCHEDULES",
     "SILENT",
+    "TENSOR",
+    "TRAFFIC_KINDS",
     "UNFINISHED",
     "Axis",
     "BalancedGraph",
+    "CaseRecord",
     "CaseResult",
     "CircuitControl",
+    "CircuitDecision",
+    "CircuitOccupancy",
     "CircuitPart",
     "CircuitParts",
     "CircuitPlan",
     "Cluster",
+    "CollectiveCall",
+    "CollectiveCost",
+    "Exchanged",
     "Execution",
     "Fabric",
     "FabricHints",
     "FabricWords",
     "FoldableControl",
+    "Framework",
     "GroupShape",
+    "Images",
+    "LinkSamples",
     "LinkTable",
+    "MatrixProduct",
+    "ModelFlops",
     "Network",
     "Nodes",
     "Op",
@@ -77,12 +120,14 @@ __all__ = [
     "Result",
     "Role",
     "Routes",
+    "SharedMedia",
     "Split",
     "TaskBuilder",
     "TaskGraph",
     "Tensor",
     "Timeline",
     "TrafficMatrix",
+    "TransferTimes",
     "TreatsAlike",
     "UnsharedFabric",
     "at_rows",
@@ -93,5 +138,6 @@ __all__ = [
     "precision",
     "recompute_level",
     "refuse_excess",
+    "region_elements",
     "sorted_unique",
 ]

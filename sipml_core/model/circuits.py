@@ -11,9 +11,27 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import PluginError
-from sipml_core.fields import at_least, float64_vector, int32_vector, positive
+from sipml_core.fields import at_least, float64_vector, int32_vector, int64_vector, positive
 from sipml_core.model.pairs import PairIndex
 from sipml_core.model.routes import PairArray, Routes
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class SharedMedia:
+    """What circuits of several pairs share beside ports, such as the fibres of a ring.
+
+    The entries ``start[p]`` to ``start[p + 1] - 1`` say what pair p crosses: a rate x takes ``weight * x`` of
+    the medium ``medium``.
+    """
+
+    #: [pairs + 1]
+    start: NDArray[np.int64] = attrs.field(converter=int64_vector)
+    #: [entries]
+    medium: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    #: [entries]
+    weight: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: Capacity of each medium. [media] [Gbps]
+    gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -45,6 +63,13 @@ class CircuitControl:
     def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
         """Which ordered pairs can ever hold a circuit. [pairs]"""
         return np.not_equal(src, dst)
+
+    def media(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> SharedMedia | None:
+        """Return what circuits of these pairs share beside ports; None: nothing.
+
+        Where circuits follow demand closely, pairs share this as packets would: for estimates.
+        """
+        return None
 
     def check(self, plan: CircuitPlan) -> None:
         """Refuse a plan that cannot exist physically, whoever made it.
@@ -115,6 +140,25 @@ def at_rows(values: NDArray[np.float64], row: NDArray[np.intp]) -> NDArray[np.fl
 
 
 @attrs.frozen(kw_only=True, eq=False)
+class CircuitOccupancy:
+    """Which resources of a circuit network a plan uses: channels at places (wavelengths on segments)."""
+
+    #: What places and channels are called, and the groups that they come in: directions, say.
+    place_name: str
+    channel_name: str
+    groups: tuple[str, ...]
+    places: int
+    #: Of each group.
+    channels: tuple[int, ...]
+    #: Group, place and channel of each resource in use, and the pair whose circuit uses it. [used]
+    group: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    place: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    channel: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    src: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
+
+
+@attrs.frozen(kw_only=True, eq=False)
 class CircuitPlan:
     """Capacities of ordered pairs, sorted by (src, dst). Pairs not named have no circuit.
 
@@ -161,6 +205,15 @@ class CircuitPlan:
 
         [Gbps per unit of demand]
         """
+        return None
+
+    @property
+    def remarks(self) -> tuple[str, ...]:
+        """What a reader should know of the plan beside its capacities, a line each."""
+        return ()
+
+    def occupancy(self) -> CircuitOccupancy | None:
+        """Return the resources that the circuits use; None: the plan knows of capacities only."""
         return None
 
     def rows(self) -> Iterator[dict[str, Any]]:

@@ -74,11 +74,22 @@ class ReplicaShape:
     tiers: tuple[int, ...] = ()
     #: Links between counterparts in two replicas that no switch is part of, the same for all devices.
     links: LinkTable = ()
+    #: Switches add up what passes through them, inside the innermost units where there are any.
+    switches_add: bool = False
 
     @property
     def gpus(self) -> int:
         """All GPUs of the job."""
         return self.replicas * self.devices
+
+    @property
+    def adds_up(self) -> bool:
+        """Whether the network can add up what all replicas send.
+
+        >>> [ReplicaShape(replicas=4, devices=d, tiers=(8,), switches_add=True).adds_up for d in (2, 4)]
+        [True, False]
+        """
+        return self.switches_add and (not self.tiers or self.gpus <= self.tiers[0])
 
     @property
     def counterparts_in(self) -> tuple[int, ...]:

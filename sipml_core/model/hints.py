@@ -31,7 +31,8 @@ class FabricHints:
     #: Nested units that are faster inside than across: name and GPUs of each, the innermost first. GPUs i
     #: and j share a unit of n GPUs if i // n == j // n; the last unit may hold fewer.
     tiers: tuple[tuple[str, int], ...] = ()
-    #: Switches add up what passes through them, so that an all-reduce may be done in the network.
+    #: Switches add up what passes through them, so that an all-reduce may be done in the network; where
+    #: there are units, only those inside the innermost do.
     switches_add: bool = False
     #: GPUs may send or receive more than `cluster.bandwidth_gbps`, on purpose: noted, not refused.
     above_bandwidth: bool = False

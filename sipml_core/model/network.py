@@ -12,6 +12,7 @@ from numpy.typing import NDArray
 from sipml_core.errors import InfeasibleError, PluginError
 from sipml_core.fields import float64_vector, int32_matrix, int32_vector, int64_vector
 from sipml_core.model.fabric import Fabric
+from sipml_core.model.pairs import PairIndex
 from sipml_core.model.routes import NO_LINK, Routes, padded
 from sipml_core.model.taskgraph import TaskGraph
 
@@ -56,10 +57,9 @@ class Network:
         InfeasibleError
             A pair that must talk has no route; the pair is named.
         """
-        key = tasks.src.astype(np.int64) * tasks.gpus + tasks.dst
-        pairs, transfer_pair = np.unique(key, return_inverse=True)
-        src = (pairs // tasks.gpus).astype(np.int32)
-        dst = (pairs % tasks.gpus).astype(np.int32)
+        index = PairIndex(tasks.gpus)
+        pairs, transfer_pair = index.unique(tasks.src, tasks.dst)
+        src, dst = index.ends(pairs)
         routes = fabric.route(src, dst)
         check_routes(fabric, src, dst, routes)
         routes = routes.flat()
@@ -75,7 +75,7 @@ class Network:
             pair_link=np.searchsorted(link_id, routes.links),
             pair_weight=routes.weight,
             pair_latency_us=routes.latency_us,
-            transfer_pair=transfer_pair.reshape(-1),
+            transfer_pair=transfer_pair,
             link_gbps=np.r_[fabric.link_gbps[link_id[:first_circuit]], np.zeros(len(circuit_src))],
             link_id=link_id,
             first_circuit=first_circuit,

@@ -54,6 +54,28 @@ class Split(StrEnum):
     HEAD = "head"
 
 
+class Exchanged(StrEnum):
+    """What replicas do with their parts of a tensor between the op that writes it and those that read it."""
+
+    #: Rows go to the replicas that have their experts, and come back.
+    TO_EXPERTS = "to experts"
+    FROM_EXPERTS = "from experts"
+    #: Each gets the parts of all that share a sequence, for each pass; what each made for others is added up.
+    GATHER = "gather"
+    SCATTER = "scatter"
+
+    @property
+    def opposite(self) -> Exchanged:
+        """What is done with the gradient."""
+        pairs = {
+            Exchanged.TO_EXPERTS: Exchanged.FROM_EXPERTS,
+            Exchanged.FROM_EXPERTS: Exchanged.TO_EXPERTS,
+            Exchanged.GATHER: Exchanged.SCATTER,
+            Exchanged.SCATTER: Exchanged.GATHER,
+        }
+        return pairs[self]
+
+
 @attrs.frozen(kw_only=True)
 class Tensor:
     """A dense tensor of the whole local batch; `InfeasibleError` if its elements cannot be counted."""
@@ -65,6 +87,10 @@ class Tensor:
     element_bytes: int
     #: For a gradient: the parameter it belongs to.
     parameter: str | None = None
+    #: What replicas do with it; None: it stays where it is.
+    exchanged: Exchanged | None = None
+    #: Layer of experts that its rows go to, or that it is a parameter of, see `OpGraph.expert_shares`.
+    routing: str | None = None
 
     def __attrs_post_init__(self) -> None:
         if max(self.shape, default=1) > MAX_EXTENT or self.elements > MAX_ELEMENTS:
@@ -151,6 +177,8 @@ class Op:
     writes: tuple[Operand, ...]
     #: Forward op whose split and devices this op takes (backward and optimizer ops).
     follows: str | None = None
+    #: Layer of experts whose rows it works on, see `OpGraph.expert_shares`; None: its own tokens.
+    routing: str | None = None
 
     @property
     def ranges(self) -> dict[str, tuple[int, int]]:
@@ -185,6 +213,8 @@ class OpGraph:
     precision: str
     tensors: tuple[Tensor, ...]
     ops: tuple[Op, ...]
+    #: Of each layer of experts that are spread: which part of all rows goes to those of each replica.
+    expert_shares: Mapping[str, tuple[float, ...]] = attrs.field(factory=dict)
 
     @cached_property
     def tensor(self) -> dict[str, Tensor]:

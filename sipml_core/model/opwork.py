@@ -11,6 +11,24 @@ from sipml_core.fields import at_least
 from sipml_core.model.opgraph import Op, Operand, OpGraph, Phase, Role, Split
 from sipml_core.model.precisions import precision
 
+#: Kinds of op that are matrix products.
+_PRODUCT_KINDS = frozenset({"matmul", "attention"})
+
+
+@attrs.frozen
+class MatrixProduct:
+    """`batch` products of an m x k matrix by a k x n one: 2 batch m n k FLOPs."""
+
+    batch: float
+    m: float
+    n: float
+    k: float
+
+    @property
+    def flops(self) -> float:
+        """Return 2 batch m n k."""
+        return 2.0 * self.batch * self.m * self.n * self.k
+
 
 @attrs.frozen(kw_only=True)
 class OpWork:
@@ -30,6 +48,8 @@ class OpWork:
     samples: float = attrs.field(validator=at_least(0))
     #: Share of the op on those samples that this is: 1 unless it is cut along another dimension.
     fraction: float = 1.0
+    #: Matrix products that the kernel is made of; none: it is no product, or one that is not known.
+    products: tuple[MatrixProduct, ...] = ()
 
 
 def op_work(graph: OpGraph, op: Op, split_dim: str | None = None, parts: int = 1, part: int = 0) -> OpWork:
@@ -58,7 +78,72 @@ def op_work(graph: OpGraph, op: Op, split_dim: str | None = None, parts: int = 1
         output_elements=written,
         samples=graph.samples * share if by_sample else graph.samples,
         fraction=1.0 if by_sample else share,
+        products=matrix_products(op, ranges, op.flops * share) if op.kind in _PRODUCT_KINDS else (),
     )
+
+
+def matrix_products(op: Op, ranges: Mapping[str, tuple[int, int]], flops: float) -> tuple[MatrixProduct, ...]:
+    """Return the products that iterations `ranges` of an op are: one for each result that has its own axes.
+
+    What a result does not follow is contracted; of the axes that it follows, those in all factors are batch,
+    those of the first factor m, the others n. Several results with the same axes are one wider product, whose
+    n follows from the FLOPs.
+
+    Examples
+    --------
+    y[n, s, o] = x[n, s, i] w[i, o], and the product of queries and keys for each head a:
+
+    >>> from sipml_core.model.opgraph import Axis
+    >>> def operand(name, dims):
+    ...     return Operand(name, tuple(Axis(dim) for dim in dims))
+    >>> def op(flops, reads, writes):
+    ...     return Op(
+    ...         name="op", kind="matmul", phase=Phase.FORWARD, dims={}, splits={}, flops=flops,
+    ...         reads=tuple(operand(*read) for read in reads), writes=tuple(operand(*w) for w in writes),
+    ...     )
+    >>> sizes = {"n": (0, 2), "s": (0, 8), "i": (0, 4), "o": (0, 16)}
+    >>> matrix_products(op(2048.0, [("x", "nsi"), ("w", "io"), ("b", "o")], [("y", "nso")]), sizes, 2048.0)
+    (MatrixProduct(batch=1, m=16, n=16.0, k=4),)
+    >>> sizes = {"n": (0, 2), "s": (0, 8), "t": (0, 8), "a": (0, 3), "e": (0, 4)}
+    >>> matrix_products(op(3072.0, [("q", "nsae"), ("k", "ntae")], [("y", "nast")]), sizes, 3072.0)
+    (MatrixProduct(batch=6, m=8, n=8.0, k=4),)
+
+    Fused attention is two products in one, which this does not take apart:
+
+    >>> reads = [("q", "nsae"), ("k", "ntae"), ("v", "ntac")]
+    >>> matrix_products(op(6144.0, reads, [("y", "nsac")]), {**sizes, "c": (0, 4)}, 6144.0)
+    ()
+    """
+    extent = {dim: stop - start for dim, (start, stop) in ranges.items()}
+    reads = [_dims(operand) for operand in op.reads]
+    results = {_dims(operand) for operand in op.writes}
+    # A bias gradient follows some of the axes of the weight's: it is no product of its own.
+    results = {dims for dims in results if not any(dims < other for other in results)}
+    found = []
+    for result in sorted(results, key=sorted):
+        contracted = frozenset(extent) - result
+        factors = [dims for dims in reads if dims & contracted]
+        # Where the first factor lacks a contracted axis there are several products, one after the other.
+        if not contracted or len(factors) < 2 or not contracted <= factors[0]:
+            return ()
+        batch = result.intersection(*factors)
+        m = _size(extent, (result & factors[0]) - batch)
+        k = _size(extent, contracted)
+        of_batch = _size(extent, batch)
+        if not of_batch * m * k:
+            return ()
+        found.append(MatrixProduct(of_batch, m, flops / len(results) / (2.0 * of_batch * m * k), k))
+    return tuple(found)
+
+
+def _dims(operand: Operand) -> frozenset[str]:
+    """Return the dimensions that an operand follows."""
+    return frozenset(axis.dim for axis in operand.axes if axis.dim is not None)
+
+
+def _size(extent: Mapping[str, int], dims: Iterable[str]) -> int:
+    """Return the number of iterations over some dimensions."""
+    return math.prod(extent[dim] for dim in dims)
 
 
 def region_elements(graph: OpGraph, operand: Operand, ranges: Mapping[str, tuple[int, int]]) -> int:

@@ -36,7 +36,7 @@ class PairIndex:
     Three transfers of two pairs: the pairs that occur, and which of them each transfer is of.
 
     >>> index.unique([2, 0, 2], [1, 3, 1])
-    (array([3, 9]), array([1, 0, 1]))
+    (array([3, 9]), array([1, 0, 1], dtype=int32))
     """
 
     gpus: int
@@ -50,10 +50,18 @@ class PairIndex:
         """Return the two ends of each pair. [pairs], [pairs]"""
         return (key // self.gpus).astype(np.int32), (key % self.gpus).astype(np.int32)
 
-    def unique(self, src: ArrayLike, dst: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.intp]]:
+    def unique(self, src: ArrayLike, dst: ArrayLike) -> tuple[NDArray[np.int64], NDArray[np.integer[Any]]]:
         """Return each pair that occurs once, ascending, and where among these each given pair stands.
 
         [distinct pairs], [pairs]
         """
-        keys, row = np.unique(self.key(src, dst), return_inverse=True)
-        return keys, row.reshape(-1)
+        key = self.key(src, dst)
+        if self.gpus**2 > 16 * key.size:  # a table of all pairs costs more than a sort
+            keys, row = np.unique(key, return_inverse=True)
+            return keys, row.reshape(-1)
+        occurs = np.zeros(self.gpus**2, dtype=np.bool_)
+        occurs[key] = True
+        keys = np.flatnonzero(occurs)
+        number = np.empty(len(occurs), dtype=np.int32)  # of each pair among those that occur
+        number[keys] = np.arange(len(keys))
+        return keys, number[key.reshape(-1)]

@@ -10,9 +10,14 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, shown
 from sipml_core.fields import at_least, between, one_of, option, parse_bytes, parse_us, positive
+from sipml_core.model.precisions import Precision
 
 #: Orders in which stages make their passes, see `sipml_core.lowering`.
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
+#: When a GPU's optimizer starts: each step after the sum of its bucket, or all after the last sum.
+OPTIMIZER_STEPS = ("bucket", "last")
+#: How keys and values go round where several replicas share a sequence.
+CONTEXTS = ("ring", "all-gather")
 #: What is made again while going backward.
 RECOMPUTE = ("none", "selective", "full")
 #: Degrees from the fastest network outwards (Llama 3, 3.3.2); "dp" is what of it `ep` leaves.
@@ -43,12 +48,6 @@ def _rank_order(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: t
         )
 
 
-def _only_one(_: object, attribute: attrs.Attribute[int], value: int) -> None:
-    """Refuse a degree that the training step cannot have yet."""
-    if value != 1:
-        raise ConfigError(f"{attribute.name} must be 1, got {value!r}: only mp, pp, dp divide a job so far")
-
-
 @attrs.frozen(kw_only=True)
 class Execution:
     """How a job runs, but for mp, dp and its batch."""
@@ -57,8 +56,21 @@ class Execution:
         1, validator=at_least(1),
         doc="pipeline stages: contiguous parts of the model, each on mp GPUs of its own",
     )  # fmt: skip
-    cp: int = option(1, validator=_only_one, doc="context-parallel degree; only 1 so far")
-    ep: int = option(1, validator=_only_one, doc="expert-parallel degree; only 1 so far")
+    cp: int = option(
+        1, validator=at_least(1),
+        doc="context-parallel degree: replicas that share each sample's sequence, of which each has 2 chunks "
+        "of 2 cp, so that causal attention is balanced",
+    )  # fmt: skip
+    context: str = option(
+        "ring", validator=one_of(*CONTEXTS),
+        doc='how keys and values go round where cp is above 1: while attention works on those that are there '
+        '("ring"), or before it ("all-gather")',
+    )  # fmt: skip
+    ep: int = option(
+        1,
+        validator=at_least(1),
+        doc="expert-parallel degree: replicas over which the experts of a layer are spread; divides dp",
+    )
     micro_batch: int | None = option(
         None, validator=attrs.validators.optional(at_least(1)),
         doc="samples that a replica passes through at once; gradients are accumulated over all that it "
@@ -84,7 +96,17 @@ class Execution:
     zero: int = option(
         0, validator=between(0, 3),
         doc="what replicas share instead of each keeping it: optimizer state (1), gradients too (2), "
-        "parameters too (3)",
+        "parameters too (3: gathered before each pass, one bucket ahead)",
+    )  # fmt: skip
+    fp32_gradients: bool = option(
+        False,
+        doc="add gradients up and synchronise them in fp32, as Megatron-LM's main gradients: 4 bytes each "
+        "where mixed precision has 2",
+    )
+    optimizer_step: str = option(
+        "bucket", validator=one_of(*OPTIMIZER_STEPS),
+        doc='when the optimizer starts: with each bucket of gradients that is summed ("bucket"), or with '
+        'the last one of its GPU ("last"), as PyTorch does',
     )  # fmt: skip
     tau_us: float = option(
         10.0,
@@ -121,6 +143,16 @@ class Execution:
         doc='what runs again while going backward instead of being kept: nothing, what attention makes of '
         'all pairs of tokens ("selective"), or all but the inputs of layers ("full", or true)',
     )  # fmt: skip
+    forwarding: bool = option(
+        False,
+        doc="on a ring, pass on from GPU to GPU what is beyond the reach of a circuit; false: refuse plans "
+        "with such neighbours",
+    )
+    keep_gathered: bool = option(
+        True,
+        doc="keep what a group has gathered for a product until the product's gradient is made; false: keep "
+        "the shard and gather it again going backward, as sequence parallelism does",
+    )
     iterations: int = option(
         1,
         validator=between(1, 1000),
@@ -130,9 +162,11 @@ class Execution:
 
 @attrs.frozen(kw_only=True)
 class Plan(Execution):
-    """N = mp cp pp dp GPUs: replicas of mp cp pp GPUs each share the global batch.
+    """N = mp cp pp dp GPUs: cp dp replicas of mp pp GPUs each; cp of them share each sample.
 
     In the paper's words, k = `mp` GPUs hold one replica of the model and there are l = `dp` of them.
+    Replicas are numbered ((outer dp) ep + (inner dp)) cp + (part of the sequence): the first ep cp exchange
+    rows of experts and keys, so do the next, and so on.
     """
 
     #: Model-parallel degree: GPUs over which ops are split.
@@ -154,13 +188,18 @@ class Plan(Execution):
                 f"micro_batch must divide the {self.local_batch} samples of a replica, got "
                 f"{self.micro_batch}; nearest: {_near_divisors(self.local_batch, self.micro_samples)}"
             )
-        if self.zero == 3:
+        if self.dp % self.ep:
             raise ConfigError(
-                "zero must be at most 2, got 3: gathering parameters before each pass is not simulated yet; "
-                "zero = 2 shares all but the parameters"
+                f"ep must divide the dp={self.dp} replicas over which experts are spread, got {self.ep}; "
+                f"nearest: {_near_divisors(self.dp, self.ep)}"
             )
+        if self.ep > 1 and self.zero == 3:
+            raise ConfigError(f"zero must be at most 2 where experts are spread, got 3 with ep={self.ep}")
         if self.zero and self.counter_rotating:
-            raise ConfigError("counter_rotating must be false where zero is above 0, got true")
+            raise ConfigError(
+                f"counter_rotating must be false where zero is above 0, got true with zero={self.zero}: "
+                "states are scattered and gathered one way round the ring of replicas"
+            )
         self._check_schedule()
 
     def _check_schedule(self) -> None:
@@ -188,22 +227,67 @@ class Plan(Execution):
     @property
     def gpus(self) -> int:
         """All GPUs of the job, N."""
-        return self.replica_gpus * self.dp
+        return self.replica_gpus * self.replicas
 
     @property
     def replica_gpus(self) -> int:
         """GPUs that hold one replica of the model."""
-        return self.mp * self.cp * self.pp
+        return self.mp * self.pp
+
+    @property
+    def replicas(self) -> int:
+        """Replicas of the model, whose gradients are summed: cp for each part of a batch."""
+        return self.cp * self.dp
+
+    @property
+    def expert_replicas(self) -> int:
+        """Replicas that have the same experts: c d / e."""
+        return self.replicas // self.ep
+
+    @property
+    def block(self) -> int:
+        """Consecutive replicas that exchange rows of experts, keys and values with each other."""
+        return self.cp * self.ep
+
+    @property
+    def block_peers(self) -> int:
+        """Counterparts in other replicas that a GPU exchanges rows of experts, keys and values with."""
+        ring = min(2, self.cp - 1)
+        sums = 1 if self.ep > 1 and self.expert_replicas > 1 else 0
+        return self.ep - 1 + ring + sums
 
     @property
     def ring_peers(self) -> int:
         """Counterparts in other replicas that a GPU sends gradients to."""
-        return min(2 if self.counter_rotating else 1, self.dp - 1)
+        return min(2 if self.counter_rotating else 1, self.replicas - 1)
 
     @property
     def shares_states(self) -> bool:
         """Whether each replica updates a part of the parameters only."""
-        return self.zero > 0 and self.dp > 1
+        return self.zero > 0 and self.replicas > 1
+
+    @property
+    def shares_parameters(self) -> bool:
+        """Whether each replica keeps a part of the parameters only."""
+        return self.zero == 3 and self.replicas > 1
+
+    def gradient_bytes(self, held: Precision) -> int:
+        """Return what a gradient of one parameter takes, kept and sent. [bytes]"""
+        return max(held.gradient_bytes, 4) if self.fp32_gradients else held.gradient_bytes
+
+    @property
+    def bubble(self) -> float:
+        """Part of an iteration in which a GPU waits for its pipeline, with equal stages and a free network.
+
+        It is (p - 1) / (m + p - 1) for m micro-batches, with v chunks a stage (p - 1) / (v m + p - 1), and
+        where gradients of parameters are made late, in a third of each pass's time, (p - 1) / (3 m + p - 1).
+
+        >>> Plan(mp=1, pp=4, dp=1, global_batch=9, micro_batch=1).bubble
+        0.25
+        """
+        late = 3 if self.schedule == "zb-h1" else 1
+        ahead = self.pp - 1
+        return ahead / (self.chunks * late * self.micro_batches + ahead)
 
     @property
     def stage_peers(self) -> int:
@@ -236,7 +320,7 @@ class Plan(Execution):
 
     @property
     def positions(self) -> NDArray[np.int32]:
-        """Place of each GPU of each replica among all, from the fastest network outwards. [dp, replica]
+        """Place of each GPU of each replica among all, from the fastest network outwards. [replicas, replica]
 
         GPU stage x mp + d of a replica is device d of a stage.
 
@@ -245,22 +329,42 @@ class Plan(Execution):
         >>> Plan(mp=2, pp=2, dp=2, global_batch=2, rank_order=("mp", "dp", "pp")).positions.tolist()
         [[0, 1, 4, 5], [2, 3, 6, 7]]
         """
-        stride, size = {}, 1
-        for degree in self.rank_order:
-            stride[degree] = size
-            size *= int(getattr(self, degree))
-        replica, stage, device = np.ogrid[: self.dp, : self.pp, : self.mp]
-        place = replica * stride["dp"] + stage * stride["pp"] + device * stride["mp"]
-        return np.asarray(place, dtype=np.int32).reshape(self.dp, self.replica_gpus)
+        sizes = (self.dp // self.ep, self.ep, self.cp, self.pp, self.mp)
+        outer, expert, part, stage, device = np.ogrid[tuple(map(slice, sizes))]
+        place = (
+            outer * self.stride("dp")
+            + expert * self.stride("ep")
+            + part * self.stride("cp")
+            + stage * self.stride("pp")
+            + device * self.stride("mp")
+        )
+        return np.asarray(place, dtype=np.int32).reshape(self.replicas, self.replica_gpus)
+
+    @property
+    def replica_stride(self) -> int | None:
+        """Places between a replica and the next; None: they differ.
+
+        >>> Plan(mp=2, dp=4, ep=2, global_batch=4).replica_stride
+        2
+        >>> Plan(mp=2, pp=2, dp=4, ep=2, global_batch=4).replica_stride is None
+        True
+        """
+        steps = np.unique(np.diff(self.positions[:, 0]))
+        return int(steps[0]) if len(steps) == 1 else None
 
     def stride(self, degree: str) -> int:
-        """Places between two GPUs that differ by one in the index of a degree.
+        """Places between two GPUs that differ by one in the index of a degree; "dp" is its outer part.
 
         >>> Plan(mp=2, pp=3, dp=2, global_batch=2).stride("dp")
         6
         """
-        inner = self.rank_order[: self.rank_order.index(degree)]
-        return int(np.prod([getattr(self, name) for name in inner], dtype=np.int64))
+        order = list(self.rank_order)
+        for name, beside, after in (("cp", "mp", 1), ("ep", "dp", 0)):
+            if name not in order:
+                order.insert(order.index(beside) + after, name)
+        sizes = {"dp": self.dp // self.ep}
+        inner = order[: order.index(degree)]
+        return int(np.prod([sizes.get(name) or getattr(self, name) for name in inner], dtype=np.int64))
 
 
 def _divisors(number: int) -> list[int]:

@@ -2,15 +2,19 @@
 
 from __future__ import annotations
 
-from typing import Any
+from typing import Any, Protocol
 
 import attrs
+from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.model.caserecord import CaseRecord
 from sipml_core.model.timeline import Timeline
 
 #: What became of a case: it ran / it cannot run / a limit or an interrupt ended it / something broke.
 OK, INFEASIBLE, UNFINISHED, FAILED = "ok", "infeasible", "unfinished", "failed"
+#: Mark of columns that only language models have.
+LANGUAGE = "language"
 
 
 def _column(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
@@ -20,6 +24,13 @@ def _column(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
 def _number(doc: str, unit: str = "") -> Any:
     """A column that is empty where the case did not run."""
     return _column(doc, unit, None)
+
+
+def _of_language(doc: str, unit: str = "") -> Any:
+    """A column that only language models have; files without one leave it out."""
+    return attrs.field(
+        default=None, metadata={"doc": f"{doc}, of a language model", "unit": unit, LANGUAGE: True}
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -77,8 +88,41 @@ class CaseResult:
         "order of the passes of a stage; empty where there is nothing to order", default=""
     )
     zero: int | None = _column(
-        "what replicas share: nothing (0), optimizer state (1), gradients too (2)", default=None
+        "what replicas share: nothing (0), optimizer state (1), gradients too (2), parameters too (3)",
+        default=None,
     )
+    bubble: float | None = _column(
+        "part of an iteration in which GPUs wait for their pipeline, with equal stages and a free network: "
+        "(p - 1) / (m + p - 1) for p stages and m micro-batches; idle_us / iteration_us is what there was",
+        default=None,
+    )
+
+    tokens_per_s_gpu: float | None = _of_language("tokens trained in a second by one GPU", "1/s")
+    model_tflops_gpu: float | None = _of_language(
+        "model FLOPs of one GPU in a second, attention in full, nothing that runs again", "TFLOP/s"
+    )
+    mfu: float | None = _of_language("these as a part of the GPU's peak (MFU)")
+    mfu_needed: float | None = _of_language("the same, attention counted where masks and windows leave it")
+    hfu: float | None = _of_language("MFU with what runs again while going backward (HFU)")
+    tensor_exposed_us: float | None = _of_language("of exposed_us, waiting for parts of ops", "us")
+    pipeline_exposed_us: float | None = _of_language("of exposed_us, waiting for other stages", "us")
+    expert_exposed_us: float | None = _of_language("of exposed_us, waiting for rows of experts", "us")
+    context_exposed_us: float | None = _of_language(
+        "of exposed_us, waiting for other parts of a sequence", "us"
+    )
+    gradient_exposed_us: float | None = _of_language("of exposed_us, waiting for what replicas share", "us")
+    tensor_bytes: float | None = _of_language("of network_bytes, parts of ops", "bytes")
+    pipeline_bytes: float | None = _of_language("of network_bytes, between stages", "bytes")
+    expert_bytes: float | None = _of_language("of network_bytes, to and from experts", "bytes")
+    context_bytes: float | None = _of_language("of network_bytes, between parts of a sequence", "bytes")
+    memory_parameters_bytes: float | None = _of_language("of memory_bytes, parameters", "bytes")
+    memory_gradients_bytes: float | None = _of_language("of memory_bytes, their gradients", "bytes")
+    memory_optimizer_bytes: float | None = _of_language("of memory_bytes, states of the optimizer", "bytes")
+    memory_activations_bytes: float | None = _of_language(
+        "of memory_bytes, the batch and what is kept for going backward", "bytes"
+    )
+    training_days: float | None = _of_language("time for its training_tokens", "days")
+    training_gpu_hours: float | None = _of_language("that times the GPUs", "GPU-hours")
 
     @property
     def ran(self) -> bool:
@@ -91,6 +135,31 @@ class CaseResult:
         if self.iteration_us is None:
             raise ValueError(f"{self.workload} on {self.topology} is {self.status}: {self.reason}")
         return self.iteration_us
+
+
+class Details(Protocol):
+    """The tables of one case, each as columns: see `sipml_core.details`."""
+
+    @property
+    def record(self) -> CaseRecord: ...
+
+    def gpus(self) -> dict[str, NDArray[Any]]:
+        """Return where the time of each GPU went."""
+
+    def links(self) -> dict[str, NDArray[Any]]:
+        """Return what each link carried."""
+
+    def traffic(self) -> dict[str, NDArray[Any]]:
+        """Return the bytes of each pair, by kind."""
+
+    def flows(self) -> dict[str, NDArray[Any]]:
+        """Return the course of each transfer."""
+
+    def circuits(self) -> dict[str, NDArray[Any]]:
+        """Return what each decision on circuits changed."""
+
+    def to_frame(self, table: str) -> Any:
+        """Return a table as a pandas DataFrame."""
 
 
 @attrs.frozen(kw_only=True)
@@ -114,6 +183,8 @@ class Result:
     files: dict[str, str] = attrs.Factory(dict)
     #: When everything ran, for each case in order; None where it was not simulated. Not written to disk.
     timelines: tuple[Timeline | None, ...] = attrs.field(default=(), eq=False, repr=False)
+    #: What happened in each case, where details were asked for. Not written to disk with the result.
+    recorded: tuple[Details | None, ...] = attrs.field(default=(), eq=False, repr=False)
 
     @property
     def complete(self) -> bool:
@@ -126,6 +197,30 @@ class Result:
             if (case.workload, case.topology) == (workload, topology):
                 return case
         raise KeyError((workload, topology))
+
+    def details(self, workload: str | None = None, topology: str | None = None) -> Details:
+        """Return what happened in one case; names may be left out where one case is left.
+
+        Raises
+        ------
+        ConfigError
+            The result was made without ``details=True``; or not exactly one case that ran is called so.
+        """
+        found = {
+            f"{case.workload} on {case.topology}": recorded
+            for case, recorded in zip(self.cases, self.recorded, strict=False)
+            if recorded is not None
+            and workload in (None, case.workload)
+            and topology in (None, case.topology)
+        }
+        if not any(self.recorded):
+            raise ConfigError("the result has no details: run again with details=True, or run --details")
+        if len(found) != 1:
+            known = [f"{case.workload} on {case.topology}" for case in self.cases if case.ran]
+            raise ConfigError(
+                f"details are of one case; name it by workload and topology, of: {'; '.join(found or known)}"
+            )
+        return next(iter(found.values()))
 
     def rows(self) -> list[dict[str, Any]]:
         """Return one record for each case, its keys the columns of summary.csv."""

@@ -8,6 +8,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
+from sipml_core.model.traffickinds import TENSOR
 
 #: Ids of nodes: 0, 1, ... for compute tasks and barriers, -1, -2, ... for transfers until `build` renumbers.
 Nodes = NDArray[np.int32]
@@ -32,6 +33,8 @@ class TaskBuilder:
         self.labels = tuple(labels)
         self._tasks: list[tuple[NDArray[np.generic], ...]] = []
         self._transfers: list[tuple[NDArray[np.generic], ...]] = []
+        #: First of some transfers, and what each of these takes to start.
+        self._startups: list[tuple[int, NDArray[np.float64]]] = []
         self._edges: list[tuple[Nodes, Nodes]] = []
         self._task_count = 0
         self._transfer_count = 0
@@ -48,6 +51,10 @@ class TaskBuilder:
         """Nodes that take no time and fire when their predecessors have."""
         return self.tasks(np.full(shape, BARRIER), 0.0, 0, label)
 
+    def delays(self, duration_us: ArrayLike, shape: int | tuple[int, ...], *, label: int = 0) -> Nodes:
+        """Barriers that fire so long after their predecessors have. `duration_us` in us."""
+        return self.tasks(np.full(shape, BARRIER), duration_us, 0, label)
+
     def transfers(
         self,
         src: ArrayLike,
@@ -55,13 +62,20 @@ class TaskBuilder:
         size_bytes: ArrayLike,
         priority: ArrayLike,
         latency_steps: ArrayLike = 1.0,
+        startup_us: ArrayLike = 0.0,
+        kind: ArrayLike = TENSOR,
     ) -> Nodes:
-        """Transfers between different GPUs. `size_bytes` in bytes."""
-        columns = _broadcast(src, dst, size_bytes, priority, latency_steps)
-        kinds = (np.int32, np.int32, np.float64, np.int32, np.float64)
+        """Transfers between different GPUs. `size_bytes` in bytes, `startup_us` in us; `kind` indexes
+        `TRAFFIC_KINDS`.
+        """
+        columns = _broadcast(src, dst, size_bytes, priority, latency_steps, kind)
+        kinds = (np.int32, np.int32, np.float64, np.int32, np.float64, np.int8)
         self._transfers.append(_flat(columns, kinds))
         first = self._transfer_count
         self._transfer_count += columns[0].size
+        startup_us = np.asarray(startup_us, dtype=np.float64)
+        if startup_us.any():
+            self._startups.append((first, np.broadcast_to(startup_us, columns[0].shape).reshape(-1)))
         return ~np.arange(first, self._transfer_count, dtype=np.int32).reshape(columns[0].shape)
 
     def depend(self, before: ArrayLike, after: ArrayLike) -> None:
@@ -82,7 +96,7 @@ class TaskBuilder:
         """
         succ_start, successors = self._successors()
         gpu, duration_us, task_priority, label = _joined(self._tasks, 4)
-        src, dst, size_bytes, transfer_priority, latency_steps = _joined(self._transfers, 5)
+        src, dst, size_bytes, transfer_priority, latency_steps, kind = _joined(self._transfers, 6)
         return TaskGraph(
             gpus=self.gpus,
             gpu=gpu,
@@ -97,7 +111,18 @@ class TaskBuilder:
             marks=np.asarray(marks, dtype=np.int32).reshape(-1),
             label=label,
             labels=self.labels,
+            startup_us=self._startup_us(),
+            kind=kind.astype(np.int8),
         )
+
+    def _startup_us(self) -> NDArray[np.float64]:
+        """What each transfer takes to start, or nothing at all where none takes any. [transfers], or empty"""
+        if not self._startups:
+            return np.zeros(0)
+        startup_us = np.zeros(self._transfer_count)
+        for first, values in self._startups:
+            startup_us[first : first + len(values)] = values
+        return startup_us
 
     def _successors(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
         """Dependencies as a compressed adjacency: one sort of (before, after) packed in 64 bits."""

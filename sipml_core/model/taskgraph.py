@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sipml_core.errors import SipmlError
 from sipml_core.fields import float64_vector, int32_vector, int64_vector
 
-#: `gpu` of a node that occupies no GPU and takes no time: it fires when its predecessors have.
+#: `gpu` of a node that occupies no GPU: it fires when its predecessors have, or its duration later.
 BARRIER = -1
 
 
@@ -23,7 +23,7 @@ class TaskGraph:
     gpus: int
     #: GPU of each task, or BARRIER. [C]
     gpu: NDArray[np.int32] = attrs.field(converter=int32_vector)
-    #: Time each task occupies its GPU. [C] [us]
+    #: Time each task occupies its GPU; of a barrier, how long after its predecessors it fires. [C] [us]
     duration_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Among ready tasks of one GPU, and queued transfers of one pair, the lowest runs first. [C + T]
     priority: NDArray[np.int32] = attrs.field(converter=int32_vector)
@@ -43,6 +43,11 @@ class TaskGraph:
     #: What kind of work each compute task is, an index into `labels`. [C]
     label: NDArray[np.int32] = attrs.field(converter=int32_vector)
     labels: tuple[str, ...] = ()
+    #: What each transfer takes besides its bytes and latency, as a communication library does; none: nothing.
+    #: [T], or empty [us]
+    startup_us: NDArray[np.float64] = attrs.field(factory=lambda: np.zeros(0), converter=float64_vector)
+    #: Why each transfer is sent, an index into `TRAFFIC_KINDS`; None: not known. [T]
+    kind: NDArray[np.int8] | None = None
 
     @property
     def compute_tasks(self) -> int:
@@ -73,6 +78,7 @@ class TaskGraph:
             "size_bytes": (len(self.size_bytes), transfers),
             "latency_steps": (len(self.latency_steps), transfers),
             "succ_start": (len(self.succ_start), compute + transfers + 1),
+            "startup_us": (len(self.startup_us), transfers if len(self.startup_us) else 0),
             "label": (len(self.label), compute if self.labels else len(self.label)),
         }
         for name, (got, expected) in lengths.items():
@@ -86,7 +92,7 @@ class TaskGraph:
         _all_in("dst", self.dst, 0, self.gpus)
         _all_in("successors", self.successors, 0, self.nodes)
         _all_in("marks", self.marks, 0, len(self.gpu))
-        for name in ("duration_us", "size_bytes", "latency_steps"):
+        for name in ("duration_us", "size_bytes", "latency_steps", "startup_us"):
             values = getattr(self, name)
             if len(values) and not (np.isfinite(values).all() and values.min() >= 0):
                 raise SipmlError(f"TaskGraph.{name} must be finite and not negative")

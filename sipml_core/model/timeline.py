@@ -6,10 +6,45 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import float64_matrix, float64_vector
+from sipml_core.fields import BYTES_PER_US_PER_GBPS, float64_matrix, float64_vector, int32_vector
 
 #: Times that differ by less, relative to the whole, are equal.
 ROUNDING = 1e-12
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class TransferTimes:
+    """The course of each transfer, between joining its queue and arriving. [transfers]"""
+
+    #: When it had its queue to itself. [us]
+    head_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: When its first byte moved: later than that where links were dark. [us]
+    moved_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: When its last byte left; it arrives after the latency. [us]
+    left_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: Link of the `Network` that held it back then; -1: it had no bytes.
+    held_by: NDArray[np.int32] = attrs.field(converter=int32_vector)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class LinkSamples:
+    """What each link had carried at some moments, the first at 0 and the last at the end."""
+
+    #: [samples] [us]
+    at_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: [samples, links] [bytes]
+    carried_bytes: NDArray[np.float64] = attrs.field(converter=float64_matrix)
+
+    @property
+    def gbps(self) -> NDArray[np.float64]:
+        """Return the mean rate of each link between one sample and the next. [samples - 1, links] [Gbps]
+
+        >>> LinkSamples(at_us=[0, 2], carried_bytes=[[0], [1000]]).gbps.tolist()
+        [[4.0]]
+        """
+        span_us = np.diff(self.at_us)[:, None]
+        rate: NDArray[np.float64] = np.diff(self.carried_bytes, axis=0) / span_us / BYTES_PER_US_PER_GBPS
+        return rate
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -41,6 +76,9 @@ class Timeline:
     #: Events processed and circuit decisions taken.
     events: int
     decisions: int = 0
+    #: Where the run was recorded: the course of each transfer, and what links carried when.
+    transfers: TransferTimes | None = None
+    samples: LinkSamples | None = None
 
     @property
     def total_us(self) -> float:

@@ -102,9 +102,9 @@ def check_reach(plan: Plan, reach_hops: int | None) -> None:
     --------
     >>> check_reach(Plan(mp=4, pp=4, dp=2, global_batch=2), reach_hops=16)
     """
-    if reach_hops is None or plan.pp == 1:
+    if reach_hops is None or (plan.pp == 1 and plan.block == 1):
         return
-    place = plan.positions.reshape(plan.dp, plan.pp, plan.mp).astype(np.int64)
+    place = plan.positions.reshape(plan.replicas, plan.pp, plan.mp).astype(np.int64)
     circle = plan.chunks > 1
     steps = (
         np.diff(place, axis=2),
@@ -112,12 +112,20 @@ def check_reach(plan: Plan, reach_hops: int | None) -> None:
         np.roll(place, -1, axis=0) - place,
     )
     group, stage, replica = (int(_around(step, plan.gpus).max(initial=0)) for step in steps)
-    needed = max(group, stage, replica)
+    block = place.reshape(-1, plan.block, plan.pp, plan.mp)
+    exchanged = int(_around(block - block[:, :1], plan.gpus).max(initial=0))
+    needed = max(group, stage, replica, exchanged)
+    if needed > reach_hops and plan.block > 1:
+        raise InfeasibleError(
+            f"mp={plan.mp}, cp={plan.cp}, ep={plan.ep}, dp={plan.dp}: on the ring the furthest replica that "
+            f"shares sequences or experts is {exchanged}, the next replica {replica} hops away, but "
+            f"reach_hops is {reach_hops}; it takes {needed}, or forwarding = true"
+        )
     if needed > reach_hops:
         raise InfeasibleError(
             f"mp={plan.mp}, pp={plan.pp}, dp={plan.dp}: on the ring the next GPU of a group is {group}, of "
             f"the next stage {stage}, of the next replica {replica} hops away, but reach_hops is "
-            f"{reach_hops}; it takes {needed}"
+            f"{reach_hops}; it takes {needed}, or forwarding = true"
         )
 
 

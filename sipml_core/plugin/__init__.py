@@ -8,6 +8,7 @@ from sipml_core.plugin.hookspecs import hookimpl
 from sipml_core.plugin.interfaces import (
     Allocator,
     AllReduce,
+    Communication,
     Component,
     Convergence,
     DemandForecast,
@@ -27,6 +28,7 @@ __all__ = [
     "API_VERSION",
     "AllReduce",
     "Allocator",
+    "Communication",
     "Component",
     "Convergence",
     "DemandForecast",

@@ -12,6 +12,7 @@ if TYPE_CHECKING:
     from sipml_core.plugin.interfaces import (
         Allocator,
         AllReduce,
+        Communication,
         Estimator,
         Exchange,
         GpuModel,
@@ -71,6 +72,11 @@ def sipml_exchanges() -> Iterable[type[Exchange]]:  # type: ignore[empty-body]
 @hookspec
 def sipml_all_reduces() -> Iterable[type[AllReduce]]:  # type: ignore[empty-body]
     """All-reduces over replicas that this plugin offers. Called once, when plugins load; names are unique."""
+
+
+@hookspec
+def sipml_communication() -> Iterable[type[Communication]]:  # type: ignore[empty-body]
+    """Communication libraries that this plugin offers. Called once, when plugins load; names are unique."""
 
 
 @hookspec

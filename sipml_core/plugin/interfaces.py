@@ -3,24 +3,30 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Callable
 from typing import Any, ClassVar, Protocol
 
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.errors import ConfigError
 from sipml_core.model import (
     BalancedGraph,
     CircuitControl,
     CircuitPlan,
     Cluster,
+    CollectiveCall,
+    CollectiveCost,
     Fabric,
     GroupShape,
+    ModelFlops,
     Network,
     OpGraph,
     OpWork,
     Placement,
     PlacementLimits,
+    Plan,
     ReplicaShape,
     TaskGraph,
     TrafficMatrix,
@@ -140,6 +146,16 @@ class Estimator(Component):
         [circuits], in the order of `network.circuit_src`. Where all are 0 the circuits stay as they are.
         """
 
+    def start_where(
+        self, network: Network, tasks: TaskGraph, *, crowded: Callable[[], bool]
+    ) -> DemandForecast:
+        """Return the forecast of one run, as `start`, which this calls unless it is overridden.
+
+        ``crowded()`` tells whether one plan cannot give every pair of the job two circuits: equal demands of
+        all of them are planned when it is asked.
+        """
+        return self.start(network, tasks)
+
 
 class GpuModel(Component):
     """Time and memory of one GPU."""
@@ -156,6 +172,10 @@ class GpuModel(Component):
     @abstractmethod
     def op_time_us(self, work: OpWork) -> float:
         """Time the kernel runs, launch latency not included. [us]"""
+
+    def peak_tflops(self, precision: str) -> float | None:
+        """Peak of matrix products, of which utilisation is a share; None: not known. [TFLOP/s]"""
+        return None
 
     def extrapolation(self, work: OpWork) -> float:
         """By which factor the work lies outside what this model was measured at; 1: it does not."""
@@ -187,6 +207,29 @@ class Workload(Component):
     def training_tokens(self) -> float | None:
         """Tokens whose training time is reported where accuracy was not measured; None: no such number."""
         return None
+
+    @property
+    def token_flops(self) -> ModelFlops | None:
+        """FLOPs of a training step for one token; None: no utilisation is reported."""
+        return None
+
+    def check_plan(self, plan: Plan, layout: str) -> None:
+        """Refuse a plan that this model cannot run under: `ConfigError` that begins with the key at fault.
+
+        By default a model has no sequence that replicas can share, and no experts to spread.
+        """
+        for degree in ("cp", "ep"):
+            if getattr(plan, degree) > 1:
+                raise ConfigError(f"{degree} must be 1 for {self.name!r}, got {getattr(plan, degree)}")
+
+    def divided(self, cp: int, ep: int) -> Workload:
+        """Return the model as it is on one of cp replicas that share sequences, of ep that share experts."""
+        return self
+
+    @property
+    def notes(self) -> tuple[str, ...]:
+        """What a reader of a result should know of this model, a sentence each."""
+        return ()
 
     @abstractmethod
     def graph(self, samples: int, precision: str) -> OpGraph:
@@ -243,6 +286,20 @@ class AllReduce(Component):
         there are several, `tiers` returns one tier.
         """
         return ()
+
+    #: Switches add up what the replicas send: each sends and receives all bytes once. `tiers` returns one.
+    in_network: ClassVar[bool] = False
+
+
+class Communication(Component):
+    """A communication library: what a collective costs beyond its bytes at the bandwidth of the links."""
+
+    #: No call costs anything: bytes at the bandwidth of the links, and latencies of routes, are all there is.
+    free: ClassVar[bool] = False
+
+    @abstractmethod
+    def cost(self, call: CollectiveCall) -> CollectiveCost:
+        """Return what one call costs: the same for equal calls, and never less time for more bytes."""
 
 
 class Allocator(Component):

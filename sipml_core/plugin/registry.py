@@ -22,6 +22,7 @@ from sipml_core.plugin import hookspecs
 from sipml_core.plugin.interfaces import (
     Allocator,
     AllReduce,
+    Communication,
     Component,
     Estimator,
     Exchange,
@@ -56,6 +57,7 @@ ROLES: Mapping[str, tuple[str, type[Component]]] = {
     "estimator": ("sipml_estimators", Estimator),
     "exchange": ("sipml_exchanges", Exchange),
     "all_reduce": ("sipml_all_reduces", AllReduce),
+    "communication": ("sipml_communication", Communication),
     "allocator": ("sipml_allocators", Allocator),
 }
 
@@ -102,6 +104,10 @@ class Registry:
 
     def names(self, role: str) -> list[str]:
         return sorted(self.entries[role])
+
+    def classes(self, role: str) -> list[type[Any]]:
+        """The classes of a role, in the order in which they were offered."""
+        return [entry.component for entry in self.entries[role].values()]
 
     def tell(self, hook: str, **about: Any) -> list[str]:
         """Call an observing hook of every plugin; return one line for each that raised.

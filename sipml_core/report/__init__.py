@@ -8,7 +8,9 @@ from importlib import import_module
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sipml_core.report.casepictures import PictureLook
     from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
+    from sipml_core.report.collectivetables import ELEMENT_BYTES, collective_table, write_collectives
     from sipml_core.report.components import (
         component_page,
         components_table,
@@ -16,11 +18,36 @@ if TYPE_CHECKING:
         option_rows,
         trace_lines,
     )
+    from sipml_core.report.countstable import counts_tables
+    from sipml_core.report.detailfiles import (
+        DetailRequest,
+        details_size_line,
+        recorded_cases,
+        write_details,
+    )
+    from sipml_core.report.drawing import SeriesLook, draw_series
     from sipml_core.report.explain import strategy_tables, winner_tables
+    from sipml_core.report.htmlpage import ReportedResult, result_page, write_page
+    from sipml_core.report.picturefiles import (
+        PICTURES,
+        case_picture,
+        pictures_of,
+        search_picture,
+        write_picture,
+    )
     from sipml_core.report.plots import can_draw, new_figure
     from sipml_core.report.progressbar import progress_bar
+    from sipml_core.report.repeating import (
+        chosen_cases,
+        experiment_of,
+        is_search,
+        repeated,
+        row_of,
+        search_rows,
+    )
     from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
     from sipml_core.report.resultfiles import prepare_folder, write_result
+    from sipml_core.report.resultpictures import times_picture
     from sipml_core.report.searchreport import (
         SHOWN,
         search_footnotes,
@@ -30,14 +57,49 @@ if TYPE_CHECKING:
     )
     from sipml_core.report.sharedreport import shared_table, write_shared
     from sipml_core.report.tables import footnotes, result_tables
+    from sipml_core.report.whyreport import Why, why_tables
 
 #: What each file of the room gives to others.
 _GIVES = {
+    "htmlpage": (
+        "ReportedResult",
+        "result_page",
+        "write_page",
+    ),
+    "whyreport": (
+        "Why",
+        "why_tables",
+    ),
+    "repeating": (
+        "chosen_cases",
+        "is_search",
+        "experiment_of",
+        "repeated",
+        "row_of",
+        "search_rows",
+    ),
+    "picturefiles": (
+        "PICTURES",
+        "case_picture",
+        "pictures_of",
+        "search_picture",
+        "write_picture",
+    ),
+    "drawing": (
+        "SeriesLook",
+        "draw_series",
+    ),
+    "casepictures": ("PictureLook",),
     "circuitreport": (
         "plan_summary",
         "plan_table",
         "summary_lines",
         "write_plan",
+    ),
+    "collectivetables": (
+        "ELEMENT_BYTES",
+        "collective_table",
+        "write_collectives",
     ),
     "components": (
         "default_batch",
@@ -45,6 +107,13 @@ _GIVES = {
         "components_table",
         "option_rows",
         "trace_lines",
+    ),
+    "countstable": ("counts_tables",),
+    "detailfiles": (
+        "DetailRequest",
+        "details_size_line",
+        "recorded_cases",
+        "write_details",
     ),
     "explain": (
         "strategy_tables",
@@ -60,6 +129,7 @@ _GIVES = {
         "reproduction_footnotes",
         "write_finding",
     ),
+    "resultpictures": ("times_picture",),
     "resultfiles": (
         "prepare_folder",
         "write_result",
@@ -82,30 +152,58 @@ _GIVES = {
 }
 
 __all__ = [
+    "ELEMENT_BYTES",
+    "PICTURES",
     "SHOWN",
+    "DetailRequest",
+    "PictureLook",
+    "ReportedResult",
+    "SeriesLook",
+    "Why",
     "can_draw",
+    "case_picture",
+    "chosen_cases",
+    "collective_table",
     "component_page",
     "components_table",
+    "counts_tables",
     "default_batch",
+    "details_size_line",
+    "draw_series",
+    "experiment_of",
     "finding_tables",
     "footnotes",
+    "is_search",
     "new_figure",
     "option_rows",
+    "pictures_of",
     "plan_summary",
     "plan_table",
     "prepare_folder",
     "progress_bar",
+    "recorded_cases",
+    "repeated",
     "reproduction_footnotes",
+    "result_page",
     "result_tables",
+    "row_of",
     "search_footnotes",
+    "search_picture",
+    "search_rows",
     "search_tables",
     "shared_table",
     "strategy_tables",
     "summary_lines",
+    "times_picture",
     "trace_lines",
+    "why_tables",
     "winner_tables",
     "winners_tables",
+    "write_collectives",
+    "write_details",
     "write_finding",
+    "write_page",
+    "write_picture",
     "write_plan",
     "write_result",
     "write_search",

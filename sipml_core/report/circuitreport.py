@@ -99,15 +99,15 @@ def plan_picture(plan: CircuitPlan, traffic: TrafficMatrix) -> bytes:
     """Demand beside capacity as heat maps, and the circuits as the plan draws itself. [PNG]"""
     figure = new_figure(15, 5)
     demand, capacity, circuits = figure.subplots(1, 3)
-    _heat_map(demand, traffic.dense(), "demand")
+    _heat_map(demand, traffic.dense(), "demand", " [unit of the matrix]")
     dense = np.zeros((traffic.gpus, traffic.gpus))
     dense[plan.src, plan.dst] = plan.gbps
-    _heat_map(capacity, dense, "capacity of circuits [Gbps]")
+    _heat_map(capacity, dense, "capacity of circuits [Gbps]", "")
     plan.draw(circuits)
     return figure_bytes(figure)
 
 
-def _heat_map(axes: Any, dense: NDArray[np.float64], label: str) -> None:
+def _heat_map(axes: Any, dense: NDArray[np.float64], label: str, unit: str) -> None:
     image = axes.imshow(np.ma.masked_equal(dense, 0), cmap="viridis", interpolation="nearest")
     axes.set_facecolor("0.92")
     for axis in (axes.xaxis, axes.yaxis):
@@ -115,4 +115,4 @@ def _heat_map(axes: Any, dense: NDArray[np.float64], label: str) -> None:
     axes.set_xlabel("to GPU")
     axes.set_ylabel("from GPU")
     axes.set_title(label, fontsize="medium")
-    axes.figure.colorbar(image, ax=axes, shrink=0.8)
+    axes.figure.colorbar(image, ax=axes, shrink=0.8, label=f"{label}{unit}")

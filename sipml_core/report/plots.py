@@ -41,12 +41,36 @@ def _no_backend() -> Iterator[None]:
             os.environ["MPLBACKEND"] = backend
 
 
+#: What of a file would change from one time to the next, by kind: left out.
+_UNDATED = {
+    "png": {"Software": None},
+    "svg": {"Date": None, "Creator": None},
+    "pdf": {"CreationDate": None, "ModDate": None, "Creator": None, "Producer": None},
+}
+#: Kinds of files that figures are written as.
+KINDS = tuple(_UNDATED)
+
+
+def figure_kind(name: str) -> str:
+    """Return the kind of a figure's file by the end of its name.
+
+    Raises
+    ------
+    ConfigError
+        It is none of `KINDS`.
+    """
+    kind = name.rpartition(".")[2].lower()
+    if kind not in KINDS:
+        raise ConfigError(f"a figure is written as {', '.join(KINDS)}; {name!r} ends in none of them")
+    return kind
+
+
 def figure_bytes(figure: Any, kind: str = "png") -> bytes:
-    """The figure as PNG or SVG, without dates, random ids or versions in it."""
+    """The figure as PNG, SVG or PDF, without dates, random ids or versions in it."""
     import matplotlib
 
     buffer = io.BytesIO()
-    metadata = {"Software": None} if kind == "png" else {"Date": None, "Creator": None}
-    with matplotlib.rc_context({"svg.hashsalt": "sipml", "svg.fonttype": "none"}):
-        figure.savefig(buffer, format=kind, dpi=150, metadata=metadata)
+    fixed: Any = {"svg.hashsalt": "sipml", "svg.fonttype": "none", "pdf.fonttype": 42}
+    with matplotlib.rc_context(fixed):
+        figure.savefig(buffer, format=kind, dpi=150, metadata=_UNDATED[kind])
     return buffer.getvalue()

@@ -12,51 +12,26 @@ from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
-from sipml_core.report.plots import figure_bytes, new_figure
+from sipml_core.report.drawing import AXES, SeriesLook, draw_series
+from sipml_core.report.plots import figure_bytes
 from sipml_core.report.resultfiles import plain_row, to_csv, write_atomically
 from sipml_core.reproduce import Finding, Number, Verdict
-
-#: Okabe and Ito 2008, colours that are told apart whatever one's colour vision; then marker, dashes.
-_STYLES = (
-    ("#CC79A7", "+", ":"),
-    ("#56B4E9", "v", "--"),
-    ("#0072B2", "^", "--"),
-    ("#999999", "x", ":"),
-    ("#000000", "s", "-"),
-    ("#D55E00", "o", "-"),
-    ("#009E73", "D", "-"),
-)
-#: Style of each series by name, so that it looks the same in every figure.
-_ORDER = ("Cluster, DP only", "200 Gbps", "400 Gbps", "DP only", "Elect-Flat", "OCS", "")
-_AXES = {
-    "time_to_accuracy_h": "time to accuracy [h]",
-    "iteration_ms": "iteration [ms]",
-    "throughput_per_s": "samples per second",
-    "mp": "model-parallel degree",
-    "dp": "data-parallel degree",
-}
 
 
 def draw(finding: Finding) -> Any:
     """One column of panels for each workload, one row for each quantity."""
-    study, workloads = finding.study, list(dict.fromkeys(number.workload for number in finding.numbers))
-    rows, columns = len(study.y), len(workloads)
-    figure = new_figure(1.2 + 3.6 * columns, 0.9 + 2.7 * rows)
-    panels = figure.subplots(rows, columns, squeeze=False, sharex=True)
-    for row, quantity in enumerate(study.y):
-        for column, workload in enumerate(workloads):
-            mine = [number for number in finding.numbers if number.workload == workload]
-            _draw_panel(panels[row][column], mine, quantity)
-        panels[row][0].set_ylabel(_AXES[quantity])
-    for column, workload in enumerate(workloads):
-        panels[0][column].set_title(workload, fontsize=11)
-        panels[-1][column].set_xlabel(study.x)
-    handles = {
-        line.get_label(): line for line in panels[0][0].get_lines() if not line.get_label().startswith("_")
+    study = finding.study
+    rows = [_drawn(number) for number in finding.numbers]
+    look = SeriesLook(panel="workload", x_label=study.x, title=study.title, subtitle=_subtitle(finding))
+    return draw_series(rows, "x", study.y, "series", look)
+
+
+def _drawn(number: Number) -> dict[str, Any]:
+    """Return a number as a record that has what figures show."""
+    return attrs.asdict(number) | {
+        quantity: getattr(number, quantity)
+        for quantity in ("time_to_accuracy_h", "iteration_ms", "throughput_per_s")
     }
-    figure.legend(handles.values(), handles.keys(), loc="outside lower center", ncols=3, frameon=False)
-    figure.suptitle(f"{study.title}\n{_subtitle(finding)}", fontsize=11)
-    return figure
 
 
 def _subtitle(finding: Finding) -> str:
@@ -69,81 +44,9 @@ def _subtitle(finding: Finding) -> str:
     return "; ".join(parts)
 
 
-def _draw_panel(axes: Any, numbers: list[Number], quantity: str) -> None:
-    labels = list(dict.fromkeys(number.series for number in numbers))
-    named = any(number.label for number in numbers)
-    for label, size in zip(labels, _sizes(len(labels)), strict=True):
-        known = [n for n in numbers if n.series == label and getattr(n, quantity) is not None]
-        colour, marker, dashes = _style(label)
-        axes.plot(
-            [n.x for n in known], [getattr(n, quantity) for n in known], linestyle="" if named else dashes,
-            color=colour, linewidth=1.6, alpha=0.85, label=label, marker=marker, markersize=size,
-        )  # fmt: skip
-        hollow = [n for n in known if n.extrapolated]
-        _mark(axes, hollow, quantity, marker, size, facecolor="white", edgecolor=colour)
-        tight = [n for n in known if n.tight_memory]
-        _mark(axes, tight, quantity, "o", size + 6, facecolor="none", edgecolor=colour)
-    _scales(axes, numbers, quantity)
-
-
-def _sizes(count: int) -> list[float]:
-    """Later markers are smaller, so that those of equal values are all seen."""
-    return [9.0 - 5.0 * place / max(1, count - 1) for place in range(count)]
-
-
-def _mark(axes: Any, numbers: list[Number], quantity: str, marker: str, size: float, **colours: str) -> None:
-    axes.plot(
-        [n.x for n in numbers], [getattr(n, quantity) for n in numbers], linestyle="", marker=marker,
-        markersize=size, markerfacecolor=colours["facecolor"], markeredgecolor=colours["edgecolor"],
-    )  # fmt: skip
-
-
-def _style(label: str) -> tuple[str, str, str]:
-    return _STYLES[next(place for place, part in enumerate(_ORDER) if part in label)]
-
-
 def _points(numbers: list[Number]) -> dict[float, str]:
     """Places on the axis, and what is written there."""
     return {number.x: number.label or f"{number.x:g}" for number in sorted(numbers, key=lambda n: n.x)}
-
-
-def _scales(axes: Any, numbers: list[Number], quantity: str) -> None:
-    """Logarithmic on both sides, with the values themselves at the ticks; named points stand side by side."""
-    from matplotlib.ticker import FuncFormatter, LogLocator, NullFormatter
-
-    points = _points(numbers)
-    if any(number.label for number in numbers):
-        axes.set_xticks(list(points), list(points.values()), fontsize=8, rotation=35, ha="right")
-        axes.set_xlim(min(points) - 0.5, max(points) + 0.5)
-    else:
-        axes.set_xscale("log", base=2)
-        axes.set_xticks(list(points), list(points.values()), fontsize=8)
-    degrees = sorted(
-        {getattr(number, quantity) or 1 for number in numbers} if quantity in ("mp", "dp") else ()
-    )
-    axes.set_yscale("log", base=2 if degrees else 10)
-    if degrees:
-        axes.set_yticks(degrees)
-        axes.minorticks_off()
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-    else:
-        axes.yaxis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
-        axes.yaxis.set_major_formatter(FuncFormatter(lambda value, _: f"{value:g}"))
-        axes.yaxis.set_minor_formatter(NullFormatter())
-    _at_least_a_factor(axes, 2.0)
-    axes.tick_params(labelsize=8)
-    axes.grid(True, which="major", color="#dddddd", linewidth=0.6)
-    axes.set_axisbelow(True)
-    for side in ("top", "right"):
-        axes.spines[side].set_visible(False)
-
-
-def _at_least_a_factor(axes: Any, factor: float) -> None:
-    """Small differences look small: the scale spans `factor` or more."""
-    low, high = axes.get_ylim()
-    missing = factor / (high / low)
-    if missing > 1:
-        axes.set_ylim(low / missing**0.5, high * missing**0.5)
 
 
 def write_finding(finding: Finding, folder: Path, picture: bool) -> list[Path]:
@@ -183,7 +86,7 @@ def finding_tables(finding: Finding) -> Iterable[Table]:
 
 def _quantity_table(finding: Finding, workload: str, numbers: list[Number], quantity: str) -> Table:
     """A row for each series; or for each point, where points have names."""
-    table = Table(title=escape(f"{finding.name}, {workload}: {_AXES[quantity]}"), title_justify="left")
+    table = Table(title=escape(f"{finding.name}, {workload}: {AXES[quantity]}"), title_justify="left")
     table.add_column(escape(finding.study.x))
     points, series = _points(numbers), dict.fromkeys(number.series for number in numbers)
     cells = {(n.series, n.x): _cell(n, quantity) for n in numbers}

@@ -16,7 +16,7 @@ import attrs
 import tomli_w
 
 from sipml_core.errors import ConfigError, brief
-from sipml_core.model import CaseResult, Result
+from sipml_core.model import LANGUAGE, CaseResult, Result
 
 if TYPE_CHECKING:
     from sipml_core.searching import SearchResult
@@ -45,7 +45,7 @@ def write_result(result: Result, folder: Path) -> list[Path]:
     ``inputs/`` a copy of each file that the experiment names: the folder repeats the run wherever it is.
     """
     inputs = Inputs.of(result)
-    document = attrs.asdict(result, filter=lambda field, _: field.name != "timelines")
+    document = attrs.asdict(result, filter=_is_written)
     files = {
         "result.json": to_json(inputs.document(document)),
         "summary.csv": summary_csv(result.cases),
@@ -60,6 +60,11 @@ def write_result(result: Result, folder: Path) -> list[Path]:
     if not result.candidates:
         (folder / "candidates.csv").unlink(missing_ok=True)  # of an earlier run
     return [folder / name for name in (*files, *copies)]
+
+
+def _is_written(field: attrs.Attribute[Any], value: Any) -> bool:
+    """Whether JSON has a field: not what details are made of, nor empty ones of language models."""
+    return field.name not in ("timelines", "recorded") and not (LANGUAGE in field.metadata and value is None)
 
 
 @attrs.frozen(kw_only=True)
@@ -136,9 +141,18 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def summary_csv(cases: Iterable[CaseResult]) -> str:
-    """One line for each case; the columns are the fields of `CaseResult`."""
-    rows = [{**plain_row(attrs.asdict(case)), "notes": "; ".join(case.notes)} for case in cases]
-    return to_csv(rows, [field.name for field in attrs.fields(CaseResult)])
+    """One line for each case; the columns are the fields of `CaseResult`.
+
+    Those of language models are there if a case has one of them.
+    """
+    found = list(cases)
+    rows = [{**plain_row(attrs.asdict(case)), "notes": "; ".join(case.notes)} for case in found]
+    columns = [
+        field.name
+        for field in attrs.fields(CaseResult)
+        if LANGUAGE not in field.metadata or any(case.tokens_per_s_gpu for case in found)
+    ]
+    return to_csv([{key: row[key] for key in columns} for row in rows], columns)
 
 
 def plain_row(row: dict[str, Any]) -> dict[str, Any]:

@@ -12,20 +12,22 @@ from rich.table import Table
 from sipml_core.fields import format_bytes, format_us
 from sipml_core.model import CaseResult
 from sipml_core.report.fitting import fitted
+from sipml_core.report.limiting import bound_by
 from sipml_core.report.resultfiles import Inputs, plain_row, to_csv, to_json, write_atomically
 from sipml_core.searching import SearchResult, SearchRow
 
 #: Rows shown in the terminal for each workload and interconnect, beside pure data parallelism.
 SHOWN = 8
 _COLUMNS = (
-    "mp x dp", "batch", "layout", "placer", "memory", "estimate", "simulated", "error", "to {goal}",
+    "mp x dp", "plan", "batch", "layout", "placer", "memory", "estimate", "simulated", "error", "to {goal}",
 )  # fmt: skip
 
 _WINNER_COLUMNS = (
     "workload", "interconnect", "mp x dp", "batch", "iteration", "to {goal}", "speed-up", "pure DP",
+    "bound by",
 )  # fmt: skip
 #: Left out one by one, in this order, where the terminal is too narrow.
-_DROPPED = ("placer", "memory", "error", "layout", "estimate")
+_DROPPED = ("placer", "memory", "error", "layout", "estimate", "plan")
 #: From so many characters on reasons stand in the table, shortened.
 _WIDE = 100
 
@@ -36,8 +38,10 @@ def search_tables(result: SearchResult, width: int = 160, shown: int | None = SH
         rows = sorted(result.of(workload, topology), key=_rank)
         worth = list(_worth_showing(rows, shown))
         headings = [heading.format(goal=rows[0].goal) for heading in _COLUMNS]
+        several = len({_plan(row) for row in rows}) > 1
         yield fitted(
-            f"{workload} on {topology}: {rows[0].gpus} GPUs, {_counts(rows)}", headings,
+            f"{workload} on {topology}: {rows[0].gpus} GPUs, {_counts(rows)}",
+            [heading for heading in headings if several or heading != "plan"],
             [dict(zip(headings, _cells(row, width), strict=True)) for row in worth],
             width=width, drop=_DROPPED, bold=[row.best for row in worth],
             caption=f"{len(rows)} candidates in all; every one is in search.csv"
@@ -62,14 +66,27 @@ def _worth_showing(rows: list[SearchRow], shown: int | None) -> Iterable[SearchR
     """The first few, and the best of pure data parallelism wherever it stands."""
     if shown is None:
         return rows
-    pure = [row for row in rows if row.mp == 1][:1]
+    pure = [row for row in rows if row.mp == row.pp == 1][:1]
     return [*rows[:shown], *(row for row in pure if row not in rows[:shown])]
+
+
+def _plan(row: SearchRow) -> str:
+    """Return what a search may vary of a plan beside degrees, batch, layout and placer."""
+    parts = [row.schedule] if row.schedule else []
+    parts += [f"micro-batch {row.micro_batch}"] if row.micro_batch else []
+    parts += [f"zero {row.zero}"] if row.zero else []
+    parts += [f"recompute {row.recompute}"] if row.recompute != "none" else []
+    return ", ".join(parts)
+
+
+def _degrees(mp: int | None, dp: int | None, pp: int | None) -> str:
+    return f"{mp} x {dp}" + (f" (pp {pp})" if (pp or 1) > 1 else "")
 
 
 def _cells(row: SearchRow, width: int) -> list[str]:
     if row.reason:
         shortened = row.reason if len(row.reason) < 40 else f"{row.reason[:38]}.."
-        outcome = ["infeasible", shortened, "", ""] if width >= _WIDE else ["", "infeasible", "", ""]
+        outcome = [row.status, shortened, "", ""] if width >= _WIDE else ["", row.status, "", ""]
     else:
         outcome = [
             _time(row.estimate_us),
@@ -79,7 +96,7 @@ def _cells(row: SearchRow, width: int) -> list[str]:
         ]
     memory = "" if row.memory_bytes is None else format_bytes(row.memory_bytes)
     return [
-        f"{row.mp} x {row.dp}", str(row.global_batch), row.layout, row.placer,
+        _degrees(row.mp, row.dp, row.pp), _plan(row), str(row.global_batch), row.layout, row.placer,
         memory + ("!" if row.tight_memory else ""), *outcome,
     ]  # fmt: skip
 
@@ -105,7 +122,7 @@ def winners_tables(result: SearchResult, width: int = 160) -> Iterator[Table]:
                 dict(zip(headings, _winner_cells(result, case), strict=True))
                 for case in result.best if case.goal == goal
             ],
-            width=width, drop=("pure DP", "iteration"), left=("workload", "interconnect"),
+            width=width, drop=("pure DP", "iteration", "bound by"), left=("workload", "interconnect"),
         )  # fmt: skip
 
 
@@ -114,12 +131,13 @@ def _winner_cells(result: SearchResult, case: CaseResult) -> list[str]:
     return [
         case.workload,
         case.topology,
-        f"{case.mp} x {case.dp}",
+        _degrees(case.mp, case.dp, case.pp),
         str(case.global_batch),
         format_us(case.measured_us),
         format_us((case.time_to_goal_s or 0.0) * 1e6) + ("*" if case.extrapolated else ""),
         "baseline" if case.topology == result.baseline else ratio,
         _pure_data_parallelism(result, case.workload, case.topology),
+        bound_by(case),
     ]
 
 
@@ -127,7 +145,7 @@ def _pure_data_parallelism(result: SearchResult, workload: str, topology: str) -
     times = [
         row.time_to_goal_s
         for row in result.of(workload, topology)
-        if row.mp == 1 and row.time_to_goal_s is not None
+        if row.mp == row.pp == 1 and row.time_to_goal_s is not None
     ]
     return format_us(min(times) * 1e6) if times else "infeasible"
 
@@ -138,7 +156,8 @@ def search_footnotes(result: SearchResult) -> list[str]:
     without = dict.fromkeys((row.workload, row.topology) for row in result.rows)
     for workload, topology in without:
         if result.winner(workload, topology) is None:
-            reason = next(row.reason for row in reversed(result.of(workload, topology)) if row.reason)
+            rows = result.of(workload, topology)
+            reason = next(row.reason for row in reversed(rows) if row.status == "infeasible")
             lines.append(f"{workload} on {topology}: no candidate can run; the last one: {reason}")
     if any(row.extrapolated for row in result.rows):
         lines.append("* the batch lies outside the measured convergence data: extrapolated")

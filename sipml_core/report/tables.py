@@ -10,6 +10,7 @@ from rich.text import Text
 from sipml_core.fields import format_bytes, format_us
 from sipml_core.model import CaseResult, Result
 from sipml_core.report.fitting import fitted
+from sipml_core.report.languagetable import language_table
 
 _COLUMNS = (
     "interconnect", "mp x dp", "iteration", "bound", "compute", "largest", "exposed", "dark", "idle",
@@ -23,9 +24,13 @@ _WIDTH = 160
 
 
 def result_tables(result: Result, width: int = _WIDTH) -> Iterable[Table]:
-    """One table for each workload; in a narrow terminal with the main columns only."""
+    """One table for each workload, two of a language model; in a narrow terminal the main columns."""
     for workload in dict.fromkeys(case.workload for case in result.cases):
-        yield _workload_table([case for case in result.cases if case.workload == workload], result, width)
+        rows = [case for case in result.cases if case.workload == workload]
+        yield _workload_table(rows, result, width)
+        language = language_table(rows, width)
+        if language is not None:
+            yield language
 
 
 def _workload_table(rows: list[CaseResult], result: Result, width: int) -> Table:

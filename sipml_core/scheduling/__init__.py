@@ -4,9 +4,12 @@ In: traffic that was sent or waits. Out: a `CircuitPlan` made by a scheduler, as
 Imports `engine`, `plugin` and what is below them.
 """
 
+from sipml_core.scheduling.demandrules import BYTES, GATING, RULES, DemandRule
 from sipml_core.scheduling.driver import (
     ScheduledCircuits,
     circuit_traffic,
+    crowded,
+    fewest_circuits,
     job_bytes,
     planned,
     refuse_control,
@@ -19,9 +22,15 @@ from sipml_core.scheduling.portbound import port_bound
 from sipml_core.scheduling.relay import with_relays
 
 __all__ = [
+    "BYTES",
+    "GATING",
+    "RULES",
+    "DemandRule",
     "ScheduledCircuits",
     "circuit_traffic",
+    "crowded",
     "driven",
+    "fewest_circuits",
     "job_bytes",
     "planned",
     "port_bound",

@@ -14,12 +14,14 @@ from sipml_core.model import (
     CircuitParts,
     CircuitPlan,
     Network,
+    PairIndex,
     PartsPlan,
     TaskGraph,
     TrafficMatrix,
     at_rows,
 )
 from sipml_core.plugin import DemandForecast, Scheduler
+from sipml_core.scheduling.demandrules import BYTES, DemandRule, interval_bytes
 
 if TYPE_CHECKING:
     from sipml_core.engine import CircuitSettings
@@ -109,6 +111,15 @@ class ScheduledCircuits:
     The first plan, made before the job starts, is for the job's whole traffic, which is known in
     advance (paper, section 3.3); its circuits are ready at time 0. Later ones are for what the
     estimator expects of the next interval.
+
+    Parameters
+    ----------
+    rule, gates
+        How much the pairs that a computation waits for count, and which these are, as sorted keys of a
+        `PairIndex`.
+    replan_above
+        The scheduler is asked only where more than this part of the demand has moved since the plan in force;
+        0: at every decision instant.
     """
 
     def __init__(
@@ -119,14 +130,27 @@ class ScheduledCircuits:
         estimator: DemandForecast,
         network: Network,
         total_bytes: NDArray[np.float64],
+        rule: DemandRule = BYTES,
+        gates: NDArray[np.int64] | None = None,
+        replan_above: float = 0.0,
     ) -> None:
         self.interval_us = control.interval_us
         self.control = control
         self.scheduler = scheduler
         self.estimator = estimator
         self.network = network
+        #: All pairs of the job, also where `network` has only those that stand for all.
+        self.planned_network = network
+        self.rule = rule
+        #: Whether each circuit joins a gating pair. [circuits]
+        self._gates = np.isin(_circuit_keys(network), () if gates is None else gates)
+        self.replan_above = replan_above
         self.plan = self._plan(total_bytes, None)
+        #: Plans made, and decision instants at which the one in force was kept unasked.
         self.plans = 1
+        self.kept = 0
+        #: What the plan in force was made for. [circuits] [bytes]
+        self._planned_for = total_bytes
 
     def on(self, network: Network, estimator: DemandForecast | None = None) -> ScheduledCircuits:
         """The same first plan on a network whose routes were changed to suit it.
@@ -134,12 +158,19 @@ class ScheduledCircuits:
         Parameters
         ----------
         estimator
-            For the circuits of that network; None: they are the same, or set once.
+            For the circuits of that network, some of those before; None: they are the same, or set once.
         """
         other = copy.copy(self)
         other.network = network
-        other.estimator = estimator or self.estimator
+        if estimator is not None:
+            other.estimator = estimator
+            left = np.searchsorted(_circuit_keys(self.network), _circuit_keys(network))
+            other._gates, other._planned_for = self._gates[left], self._planned_for[left]
         return other
+
+    def fewest_circuits(self) -> int:
+        """Return the circuits of the pair that gets the fewest where all pairs ask for the same."""
+        return fewest_circuits(self.scheduler, self.control, self.planned_network)
 
     def decide(
         self, now_us: float, sent_bytes: NDArray[np.float64], backlog_bytes: NDArray[np.float64]
@@ -155,11 +186,26 @@ class ScheduledCircuits:
         )
         if not demand.any():
             return None
+        if self._still_serves(demand):
+            self.kept += 1
+            return None
+        self._planned_for = demand
         self.plan = self._plan(demand, self.plan)
         self.plans += 1
         return self._settings(self.plan, at_start=False)
 
+    def _still_serves(self, demand: NDArray[np.float64]) -> bool:
+        """Return whether the plan in force was made for nearly the same, and leaves nobody without."""
+        if self.replan_above == 0 or moved_part(self._planned_for, demand) > self.replan_above:
+            return False
+        gbps = self.plan.capacity_gbps(self.network.circuit_src, self.network.circuit_dst)
+        return bool((gbps[demand > 0] > 0).all())
+
     def _plan(self, demand: NDArray[np.float64], previous: CircuitPlan | None) -> CircuitPlan:
+        if self.rule != BYTES:
+            port_gbps = self.control.circuits_per_gpu * self.control.circuit_gbps
+            most_bytes = interval_bytes(port_gbps, self.control.interval_us)
+            demand = self.rule.weighted(demand, self._gates, most_bytes)
         return planned(self.scheduler, self.control, circuit_traffic(self.network, demand), previous)
 
     def _settings(self, plan: CircuitPlan, *, at_start: bool) -> CircuitSettings:
@@ -181,9 +227,44 @@ class ScheduledCircuits:
         )
 
 
+def _circuit_keys(network: Network) -> NDArray[np.int64]:
+    """Return the pairs that circuits of a network join, as of a `PairIndex`, ascending. [circuits]"""
+    return PairIndex(network.gpus).key(network.circuit_src, network.circuit_dst)
+
+
+def moved_part(before: NDArray[np.float64], now: NDArray[np.float64]) -> float:
+    """Return the part of all demand that is for other circuits than before: 0 for equal ratios, up to 1.
+
+    >>> moved_part(np.array([2.0, 2.0, 0.0]), np.array([1.0, 1.0, 0.0]))
+    0.0
+    >>> moved_part(np.array([2.0, 2.0, 0.0]), np.array([3.0, 0.0, 1.0]))
+    0.5
+    """
+    if not before.any() or not now.any():
+        return float(before.any() != now.any())
+    return float(np.abs(before / before.sum() - now / now.sum()).sum() / 2)
+
+
 def unserved_pairs(network: Network, plan: CircuitPlan) -> NDArray[np.intp]:
     """Circuits of the network that the plan leaves without capacity. [unserved]"""
     return np.flatnonzero(plan.capacity_gbps(network.circuit_src, network.circuit_dst) <= 0)
+
+
+def fewest_circuits(scheduler: Scheduler, control: CircuitControl, network: Network) -> int:
+    """Return the circuits of the pair of the job that gets the fewest where all pairs ask for the same."""
+    traffic = circuit_traffic(network, np.ones(len(network.circuit_src)))
+    plan = planned(scheduler, control, traffic, None)
+    least_gbps = plan.capacity_gbps(network.circuit_src, network.circuit_dst).min(initial=np.inf)
+    return int(np.rint(min(least_gbps / control.circuit_gbps, control.circuits_per_gpu)))
+
+
+def crowded(scheduler: Scheduler, control: CircuitControl, network: Network) -> bool:
+    """Return whether a circuit that stands idle is one that somebody may wait for.
+
+    That is where one plan cannot give every pair of the job two circuits: a pair keeps one whatever others
+    ask for, so that with one each there is nothing left to give to those that have bytes.
+    """
+    return fewest_circuits(scheduler, control, network) < 2
 
 
 def refuse_unserved(network: Network, plan: CircuitPlan, circuits_per_gpu: int) -> None:

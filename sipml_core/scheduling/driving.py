@@ -2,13 +2,18 @@
 
 from __future__ import annotations
 
+from functools import partial
+
 import numpy as np
+from numpy.typing import NDArray
 
 from sipml_core.model import Fabric, Network, TaskGraph
-from sipml_core.plugin import Estimator, Scheduler
+from sipml_core.plugin import DemandForecast, Estimator, Scheduler
+from sipml_core.scheduling.demandrules import BYTES, DemandRule
 from sipml_core.scheduling.driver import (
     ScheduledCircuits,
     circuit_traffic,
+    crowded,
     job_bytes,
     refuse_unserved,
     unserved_pairs,
@@ -17,7 +22,14 @@ from sipml_core.scheduling.relay import with_packets, with_relays
 
 
 def driven(
-    fabric: Fabric, scheduler: Scheduler, estimator: Estimator, tasks: TaskGraph, network: Network
+    fabric: Fabric,
+    scheduler: Scheduler,
+    estimator: Estimator,
+    tasks: TaskGraph,
+    network: Network,
+    rule: DemandRule = BYTES,
+    gates: NDArray[np.int64] | None = None,
+    replan_above: float = 0.0,
 ) -> tuple[Network, ScheduledCircuits]:
     """Return the network that the tasks use and who drives its circuits, planned for all of their traffic.
 
@@ -28,6 +40,8 @@ def driven(
     ----------
     network
         Of the tasks on the fabric.
+    rule, gates, replan_above
+        See `ScheduledCircuits`.
 
     Raises
     ------
@@ -37,19 +51,26 @@ def driven(
     control = fabric.circuits
     assert control is not None
     total_bytes = job_bytes(network, tasks)
+
+    def forecast(network: Network) -> DemandForecast:
+        return estimator.start_where(network, tasks, crowded=partial(crowded, scheduler, control, network))
+
     heavy = np.where(total_bytes >= control.packets_below_bytes, total_bytes, 0.0)
     driver = ScheduledCircuits(
         control=control,
         scheduler=scheduler,
-        estimator=estimator.start(network, tasks),
+        estimator=forecast(network),
         network=network,
         total_bytes=heavy,
+        rule=rule,
+        gates=gates,
+        replan_above=replan_above,
     )
     if not len(unserved_pairs(network, driver.plan)):
         return network, driver
     if control.packets is not None:
         network = Network.of(with_packets(fabric, driver.plan), tasks)
-        return network, driver.on(network, estimator.start(network, tasks))
+        return network, driver.on(network, forecast(network))
     if control.interval_us is None:
         if not control.relay:
             refuse_unserved(network, driver.plan, control.circuits_per_gpu)

@@ -141,6 +141,7 @@ def trial_keys(kind: str, experiment: Experiment, candidate: Candidate, intercon
         "graph": graph,
         "code": code_fingerprint(tuple(sorted(packages))),
         "components": [_identity(component) for component in own_components],
+        "circuit_keys": attrs.asdict(interconnect.circuit_keys),
     }
     return Keys(graph, _hash(answer))
 

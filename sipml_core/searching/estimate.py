@@ -2,12 +2,13 @@
 
 One group, or those that fill one server, are lowered and simulated as if all others did the same at
 the same time. A link gives them the part of its capacity
-that their bytes are of all the bytes that the job sends over it. Circuits carry what the first plan,
-for the traffic of the whole job, gives them, and stay so; a pair that it leaves out, on a network
-that is re-planned, counts as one circuit.
+that their bytes are of all the bytes that the job sends over it. Circuits that are set once carry what the
+plan for the traffic of the whole job gives them. Those that are re-planned follow demand: pairs share
+what circuits share (ports; the fibres of a ring), as packets would.
 
 Where the groups of the job are alike the estimate is the simulation. It leaves out what sets groups
-apart (circuits that differ from group to group, noise) and what re-planning gains and costs.
+apart (circuits that differ from group to group, noise), and of re-planning the wait for the next plan, the
+dark time and that circuits are whole.
 """
 
 from __future__ import annotations
@@ -60,7 +61,7 @@ def _of_variant(traffic: CaseTraffic) -> Estimate:
 def _groups(lowering: Lowering, server_gpus: int | None) -> int:
     """Groups that stand for all: those of one server where whole groups fill whole servers, else one."""
     groups = (server_gpus or 0) // lowering.plan.replica_gpus
-    fits = groups > 1 and groups % lowering.period == 0 and lowering.plan.dp % groups == 0
+    fits = groups > 1 and groups % lowering.period == 0 and lowering.plan.replicas % groups == 0
     return groups if fits else lowering.period
 
 
@@ -75,7 +76,7 @@ def _one_iteration(lowering: Lowering) -> Lowering:
 
 def _share(traffic: CaseTraffic, tasks: TaskGraph) -> Network:
     """The network as the first groups see it: capacities in proportion to their part of the bytes."""
-    network = traffic.network
+    network, capacity_gbps = _sharing(traffic)
     index = PairIndex(network.gpus)
     key = index.key(network.pair_src, network.pair_dst)
     wanted = index.key(tasks.src, tasks.dst)
@@ -88,13 +89,41 @@ def _share(traffic: CaseTraffic, tasks: TaskGraph) -> Network:
     return attrs.evolve(
         network,
         transfer_pair=np.searchsorted(key, wanted),
-        link_gbps=_capacity_gbps(traffic) * share,
+        link_gbps=capacity_gbps * share,
         first_circuit=len(share),
         circuit_src=[],
         circuit_dst=[],
     )
 
 
-def _capacity_gbps(traffic: CaseTraffic) -> NDArray[np.float64]:
-    """What links carry if the first circuits stay. [links] [Gbps]"""
-    return np.where(traffic.capacity_gbps > 0, traffic.capacity_gbps, traffic.circuit_gbps)
+def _sharing(traffic: CaseTraffic) -> tuple[Network, NDArray[np.float64]]:
+    """Return the network, and what its links carry. [links] [Gbps]
+
+    Circuits that are re-planned follow demand: each may be as fast as a port, and pairs share what circuits
+    share, such as the fibres of a ring, as packets would.
+    """
+    network, control = traffic.network, traffic.variant.fabric.circuits
+    if control is None or control.interval_us is None:
+        return network, traffic.capacity_gbps
+    port_gbps = control.circuits_per_gpu * control.circuit_gbps
+    capacity_gbps = network.link_gbps.copy()
+    capacity_gbps[network.first_circuit :] = port_gbps
+    media = control.media(network.pair_src, network.pair_dst)
+    if media is None:
+        return network, capacity_gbps
+    # Entries of both kinds, those of a pair together: see `Network`.
+    pair = np.concatenate(
+        [network.entry_pair, np.repeat(np.arange(len(media.start) - 1), np.diff(media.start))]
+    )
+    order = np.argsort(pair, kind="stable")
+    link = np.concatenate([network.pair_link, media.medium + len(capacity_gbps)])
+    weight = np.concatenate([network.pair_weight, media.weight])
+    capacity_gbps = np.concatenate([capacity_gbps, media.gbps])
+    return attrs.evolve(
+        network,
+        pair_start=network.pair_start + media.start,
+        pair_link=link[order],
+        pair_weight=weight[order],
+        link_gbps=capacity_gbps,
+        link_id=np.arange(len(capacity_gbps)),
+    ), capacity_gbps

@@ -12,6 +12,7 @@ from sipml_core.cases import Candidate, Goal, goal_of, hashes_of_files, options_
 from sipml_core.experiment import Experiment, Interconnect, resolved_tables
 from sipml_core.model import SILENT, CaseResult, Progress
 from sipml_core.searching.cache import Answer, AnswerCache, Keys, trial_keys
+from sipml_core.searching.ladders import estimates_in_rounds
 from sipml_core.searching.searchresult import TIGHT_MEMORY, SearchResult, SearchRow
 from sipml_core.searching.workers import ESTIMATE, SIMULATION, Trial, TrialBatch, WorkerPool, complete
 
@@ -48,7 +49,9 @@ def search(
         kept.trim()
         asked = _Asked(pool, kept, progress)
         trials = list(_trials(pool, experiments))
-        estimates = asked.all(ESTIMATE, trials)
+        estimates = estimates_in_rounds(
+            trials, lambda trial: _look_up(pool, trial)[1], lambda some: asked.all(ESTIMATE, some)
+        )
         simulations: _Answers = {}
         while chosen := list(_chosen(pool, estimates, simulations)):
             simulations |= asked.all(SIMULATION, chosen)
@@ -130,9 +133,14 @@ def _chosen(pool: WorkerPool, estimates: _Answers, simulations: _Answers) -> Ite
 
         ranked = sorted(trials, key=expected_s)
         top = pool.worker.experiments[experiment].jobs[job].search.top
-        pure = [trial for trial in ranked if _look_up(pool, trial)[1].mp == 1]
+        pure = [trial for trial in ranked if _is_pure(_look_up(pool, trial)[1])]
         chosen = {*_still_wanted(ranked, simulations, top), *_still_wanted(pure, simulations, 1)}
         yield from sorted(chosen)
+
+
+def _is_pure(candidate: Candidate) -> bool:
+    """Whether a candidate is data parallelism alone, but for stages that the plan names."""
+    return candidate.mp == 1 and (candidate.pp == 1 or not candidate.job.search.searches_stages)
 
 
 def _still_wanted(ranked: list[Trial], simulations: _Answers, count: int) -> list[Trial]:
@@ -229,7 +237,13 @@ class _Report:
             global_batch=candidate.global_batch,
             layout=candidate.layout,
             placer=candidate.placer,
-            status="infeasible" if reason else "simulated" if simulated else "estimated",
+            status="left out"
+            if guessed.get("left_out")
+            else "infeasible"
+            if reason
+            else "simulated"
+            if simulated
+            else "estimated",
             best=best,
             estimate_us=estimate_us,
             iteration_us=iteration_us,
@@ -245,4 +259,10 @@ class _Report:
             extrapolated=goal.extrapolated,
             tight_memory=bool(memory_bytes and memory_bytes > TIGHT_MEMORY * experiment.gpu.memory_bytes),
             reason=reason,
+            pp=candidate.pp,
+            micro_batch=candidate.plan.micro_samples if candidate.plan else candidate.job.table.micro_batch,
+            schedule=candidate.job.table.schedule if candidate.pp > 1 else "",
+            zero=candidate.job.table.zero,
+            recompute=candidate.job.table.recompute,
+            bubble=candidate.plan.bubble if candidate.plan else None,
         )

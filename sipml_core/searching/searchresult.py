@@ -30,7 +30,7 @@ class SearchRow:
     global_batch: int = _column("samples in one iteration, all replicas together")
     layout: str = _column("how ops are cut")
     placer: str = _column("how sub-ops are placed")
-    status: str = _column("simulated, estimated, or infeasible")
+    status: str = _column("simulated, estimated, infeasible, or left out: something else made it needless")
     best: bool = _column("least simulated time-to-accuracy of this workload on this interconnect")
     estimate_us: float | None = _column("time of one iteration by the estimate", "us")
     iteration_us: float | None = _column("time of one iteration, simulated", "us")
@@ -48,6 +48,12 @@ class SearchRow:
     extrapolated: bool = _column("the batch lies outside the measured convergence data")
     tight_memory: bool = _column(f"needs more than {TIGHT_MEMORY:.0%} of the device memory")
     reason: str = _column("why it is infeasible, with the numbers")
+    pp: int = _column("pipeline stages of a replica", default=1)
+    micro_batch: int | None = _column("samples that a replica passes through at once", default=None)
+    schedule: str = _column("order of the passes of a stage; empty where there is one stage", default="")
+    zero: int = _column("what replicas share, see summary.csv", default=0)
+    recompute: str = _column("what is made again while going backward", default="none")
+    bubble: float | None = _column("part of an iteration that GPUs wait for their pipeline", default=None)
 
 
 @attrs.frozen(kw_only=True)

@@ -27,6 +27,7 @@ KINDS = {
     "estimator": ("estimator", "traffic estimator", ()),
     "exchange": ("exchange", "exchange inside groups", ("numpy",)),
     "all-reduce": ("all_reduce", "all-reduce over replicas", ()),
+    "communication": ("communication", "communication library", ()),
 }
 
 #: Template -> where it goes in the package; those of one kind lie in a folder of its name.

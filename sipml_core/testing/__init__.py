@@ -14,6 +14,7 @@ from sipml_core.testing.collectivelaws import AllReduceConformance, ExchangeConf
 from sipml_core.testing.estimators import EstimatorConformance
 from sipml_core.testing.gpus import GpuModelConformance
 from sipml_core.testing.laws import LawBroken
+from sipml_core.testing.libraries import CommunicationConformance
 from sipml_core.testing.placers import PlacerConformance
 from sipml_core.testing.schedulers import SchedulerConformance
 from sipml_core.testing.topologies import TopologyConformance
@@ -22,6 +23,7 @@ from sipml_core.testing.workloads import WorkloadConformance
 __all__ = [
     "AllReduceConformance",
     "AllocatorConformance",
+    "CommunicationConformance",
     "EstimatorConformance",
     "ExchangeConformance",
     "GpuModelConformance",

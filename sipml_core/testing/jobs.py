@@ -27,7 +27,7 @@ from sipml_core.placement import PLACERS
 from sipml_core.plugin import Estimator, GpuModel, Placer, Scheduler, Topology, Workload, load
 from sipml_core.scheduling import driven
 from sipml_core.testing.laws import require
-from sipml_core.workloads import WORKLOADS
+from sipml_core.workloads import SIZED_WORKLOADS
 
 #: What makes a workload small enough to try, where it has such an option.
 _SMALL = {
@@ -37,8 +37,8 @@ _SMALL = {
 
 
 def small_workloads() -> list[Workload]:
-    """Each bundled workload, with one layer or a small picture."""
-    return [cls(cls.Options(**_small(cls.Options))) for cls in WORKLOADS]
+    """Each bundled workload that has a size, with one layer or a small picture."""
+    return [cls(cls.Options(**_small(cls.Options))) for cls in SIZED_WORKLOADS]
 
 
 def _small(options: type[Any]) -> dict[str, Any]:

@@ -23,11 +23,12 @@ from __future__ import annotations
 
 import numpy as np
 
-from sipml_core.lowering import GroupTemplate, Lowering
+from sipml_core.lowering import GroupTemplate, Lowering, Synchronisation
 from sipml_core.model import (
     Axis,
     Cluster,
     Fabric,
+    Nodes,
     Op,
     Operand,
     OpGraph,
@@ -40,6 +41,7 @@ from sipml_core.model import (
     Role,
     Routes,
     Split,
+    TaskBuilder,
     Tensor,
 )
 from sipml_core.partition import partition
@@ -123,10 +125,17 @@ def lowering(dp: int = 2) -> Lowering:
     return Lowering.of(GroupTemplate.of(placed(), plan), Cluster(gpus=3 * dp, bandwidth_gbps=1.0))
 
 
-def switch(gpus: int) -> Fabric:
-    """Return a switch of 1 Gbps ports: link i leaves GPU i, link gpus + i enters it."""
+def synchronisation(dp: int = 2) -> tuple[Synchronisation, TaskBuilder, Nodes]:
+    """Return what adds the all-reduces of the worked example, to what, and the tasks. [groups, tasks]"""
+    job, builder = lowering(dp), TaskBuilder(3 * dp, ("matmul", "sync"))
+    tasks = builder.tasks(job.gpu_of[:, job.template.group.device], 1.0, 0, 0)
+    return job.synchronisation(builder, tasks), builder, tasks
+
+
+def switch(gpus: int, gbps: float = 1.0) -> Fabric:
+    """Return a switch of ports of `gbps`: link i leaves GPU i, link gpus + i enters it."""
 
     def route(src: PairArray, dst: PairArray) -> Routes:
         return Routes(links=np.column_stack([src, gpus + dst]), latency_us=np.zeros(len(src)))
 
-    return Fabric(gpus=gpus, link_gbps=np.ones(2 * gpus), route=route)
+    return Fabric(gpus=gpus, link_gbps=np.full(2 * gpus, gbps), route=route)

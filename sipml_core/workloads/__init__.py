@@ -8,15 +8,22 @@ from sipml_core.workloads import layers
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.gpt import Gpt, Megatron
+from sipml_core.workloads.languagemodels import LANGUAGE_MODELS, ConfiguredModel
+from sipml_core.workloads.layertable import LayerTable
 from sipml_core.workloads.resnet import ResNet50
 from sipml_core.workloads.transformer import Transformer
 
-WORKLOADS = (ResNet50, Transformer, Gpt, Megatron)
+#: Those whose options say how large they are.
+SIZED_WORKLOADS = (ResNet50, Transformer, Gpt, Megatron)
+WORKLOADS = (*SIZED_WORKLOADS, *LANGUAGE_MODELS, LayerTable)
 
 __all__ = [
+    "SIZED_WORKLOADS",
     "WORKLOADS",
+    "ConfiguredModel",
     "Gpt",
     "GraphBuilder",
+    "LayerTable",
     "Megatron",
     "ResNet50",
     "Transformer",

@@ -39,6 +39,7 @@ def training_step(builder: GraphBuilder) -> OpGraph:
         precision=builder.precision.name,
         tensors=tuple(builder.tensors.values()),
         ops=(*(forward.op for forward in builder.forwards), *backward.ops, *backward.optimizers()),
+        expert_shares=builder.expert_shares,
     )
 
 
@@ -46,6 +47,8 @@ class _Backward:
     def __init__(self, builder: GraphBuilder) -> None:
         self.builder = builder
         self.ops: list[Op] = []
+        #: Masks, indices, statistics: nothing learns from them.
+        self.without_gradient = {tensor for forward in builder.forwards for tensor in forward.kept}
         #: Tensor -> gradients that its readers have contributed so far.
         self.contributions: dict[str, list[str]] = defaultdict(list)
         #: Parameter -> its gradient tensors, one for each op that uses it.
@@ -57,7 +60,8 @@ class _Backward:
         incoming = self._incoming(forward)
         for tensor in forward.passes:
             self.contributions[tensor] += [operand.tensor for operand in incoming]
-        activations = [o for o in self._reads(op, Role.ACTIVATION) if o.tensor not in forward.passes]
+        without = self.without_gradient.union(forward.passes)
+        activations = [o for o in self._reads(op, Role.ACTIVATION) if o.tensor not in without]
         if activations:
             self._gradient_op(forward, incoming, activations, "data")
         parameters = self._reads(op, Role.PARAMETER)
@@ -140,10 +144,11 @@ class _Backward:
                 phase=Phase.BACKWARD,
                 dims=dims,
                 splits=op.splits,
-                flops=op.flops * max(len(multiplied), 1),
+                flops=op.flops * _gradient_cost(forward, what, len(multiplied)),
                 reads=tuple(reads),
                 writes=tuple(self._gradient(op, target, dims) for target in targets),
                 follows=op.name,
+                routing=op.routing,
             )
         )
 
@@ -161,13 +166,23 @@ class _Backward:
 
     def _add_like(self, tensor: str, name: str) -> str:
         model = self.builder.tensors[tensor]
-        return self.builder.add(name, model.shape, Role.ACTIVATION, model.element_bytes)
+        opposite = model.exchanged.opposite if model.exchanged else None
+        return self.builder.add(
+            name, model.shape, Role.ACTIVATION, model.element_bytes, exchanged=opposite, routing=model.routing
+        )
 
     def _reads(self, op: Op, role: Role) -> list[Operand]:
         return [operand for operand in op.reads if self.builder.tensors[operand.tensor].role is role]
 
     def _elements(self, operand: Operand) -> int:
         return self.builder.tensors[operand.tensor].elements
+
+
+def _gradient_cost(forward: Forward, what: str, multiplied: int) -> float:
+    """FLOPs of a gradient op, in those of the forward op."""
+    if forward.gradient_cost is not None:
+        return forward.gradient_cost if what == "data" else float(multiplied)
+    return max(multiplied, 1)
 
 
 def _dims_of(op: Op, operands: list[Operand]) -> dict[str, int]:

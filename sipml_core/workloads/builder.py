@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.model import Axis, Op, Operand, Phase, Precision, Role, Split, Tensor, precision
+from sipml_core.model import Axis, Exchanged, Op, Operand, Phase, Precision, Role, Split, Tensor, precision
 
 #: One axis of an operand: a dimension of the op, "*" for the whole axis, or an `Axis`.
 AxisSpec = str | Axis
@@ -28,6 +28,8 @@ class Forward:
     passes: tuple[str, ...]
     #: Outputs that carry no gradient: masks, indices, statistics.
     kept: tuple[str, ...]
+    #: FLOPs of the gradient of its activations, in those of the op; None: once for each factor.
+    gradient_cost: float | None = None
 
 
 class GraphBuilder:
@@ -49,14 +51,16 @@ class GraphBuilder:
         self.precision: Precision = precision(precision_name)
         self.tensors: dict[str, Tensor] = {}
         self.forwards: list[Forward] = []
+        #: As in `OpGraph`.
+        self.expert_shares: dict[str, tuple[float, ...]] = {}
 
     def input(self, name: str, shape: tuple[int, ...], element_bytes: int | None = None) -> str:
         """What the data loader brings; it has no gradient."""
         return self.add(name, shape, Role.INPUT, element_bytes or self.precision.activation_bytes)
 
-    def parameter(self, name: str, shape: tuple[int, ...]) -> str:
-        """A trained tensor."""
-        return self.add(name, shape, Role.PARAMETER, self.precision.parameter_bytes)
+    def parameter(self, name: str, shape: tuple[int, ...], routing: str | None = None) -> str:
+        """A trained tensor; with `routing`, of the experts of that layer."""
+        return self.add(name, shape, Role.PARAMETER, self.precision.parameter_bytes, routing=routing)
 
     def add(
         self,
@@ -65,12 +69,20 @@ class GraphBuilder:
         role: Role,
         element_bytes: int,
         parameter: str | None = None,
+        exchanged: Exchanged | None = None,
+        routing: str | None = None,
     ) -> str:
         """A tensor of any role; returns its name."""
         if name in self.tensors:
             raise ConfigError(f"{self.name}: tensor {name!r} is defined twice")
         self.tensors[name] = Tensor(
-            name=name, shape=shape, role=role, element_bytes=element_bytes, parameter=parameter
+            name=name,
+            shape=shape,
+            role=role,
+            element_bytes=element_bytes,
+            parameter=parameter,
+            exchanged=exchanged,
+            routing=routing,
         )
         return name
 
@@ -88,6 +100,9 @@ class GraphBuilder:
         saved: Sequence[str] = (),
         passes: Sequence[str] = (),
         kept: Mapping[str, int] | None = None,
+        gradient_cost: float | None = None,
+        exchanged: Exchanged | None = None,
+        routing: str | None = None,
     ) -> None:
         """A forward op.
 
@@ -99,15 +114,25 @@ class GraphBuilder:
             Existing tensors, with their axes in terms of `dims`.
         writes
             New activations: the dimensions of each, which give its shape.
-        factors, saved, passes
+        factors, saved, passes, gradient_cost
             As in `Forward`. `saved` may name tensors read or written here.
         kept
             Written tensors that carry no gradient, with the bytes of one element.
+        exchanged, routing
+            Of the tensors that it writes; where nothing is exchanged, `routing` is that of the op.
         """
         kept = kept or {}
         for tensor, axes in writes.items():
             shape = tuple(dims[axis] for axis in axes.split())
-            self.add(tensor, shape, Role.ACTIVATION, kept.get(tensor, self.precision.activation_bytes))
+            element_bytes = kept.get(tensor, self.precision.activation_bytes)
+            self.add(
+                tensor,
+                shape,
+                Role.ACTIVATION,
+                element_bytes,
+                exchanged=exchanged,
+                routing=exchanged and routing,
+            )
         self.forwards.append(
             Forward(
                 op=Op(
@@ -119,11 +144,13 @@ class GraphBuilder:
                     flops=flops,
                     reads=tuple(operand(tensor, axes) for tensor, axes in reads.items()),
                     writes=tuple(operand(tensor, axes) for tensor, axes in writes.items()),
+                    routing=None if exchanged is Exchanged.TO_EXPERTS else routing,
                 ),
                 factors=tuple(factors),
                 saved=tuple(saved),
                 passes=tuple(passes),
                 kept=tuple(kept),
+                gradient_cost=gradient_cost,
             )
         )
 

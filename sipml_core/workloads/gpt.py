@@ -8,7 +8,7 @@ import attrs
 
 from sipml_core.errors import ConfigError
 from sipml_core.fields import between, option
-from sipml_core.model import OpGraph
+from sipml_core.model import ModelFlops, OpGraph
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads import layers
 from sipml_core.workloads.backward import training_step
@@ -72,6 +72,17 @@ class Gpt(Workload):
     def training_tokens(self) -> float:
         """See `Workload.training_tokens`."""
         return float(self.options.training_tokens)
+
+    @property
+    def token_flops(self) -> ModelFlops:
+        """FLOPs of Narayanan et al. 2021, equation 3: 72 L h^2 (1 + s / (6 h) + V / (12 L h))."""
+        o = self.options
+        attention = 12.0 * o.layers * o.sequence * o.hidden
+        return ModelFlops(
+            products=72.0 * o.layers * o.hidden**2 + 6.0 * o.hidden * o.vocabulary,
+            attention=attention,
+            needed_attention=attention / 2,
+        )
 
     def graph(self, samples: int, precision: str) -> OpGraph:
         """See `Workload.graph`."""

@@ -20,11 +20,13 @@ INDEX_BYTES, MASK_BYTES, STATISTIC_BYTES = 8, 1, 4
 _TOKENS = {"n": Split.SAMPLE, "s": Split.SPATIAL}
 
 
-def linear(b: GraphBuilder, name: str, x: str, features: int, activation: str = "") -> str:
+def linear(
+    b: GraphBuilder, name: str, x: str, features: int, activation: str = "", *, bias: bool = True
+) -> str:
     """y[n, s, o] = x[n, s, i] w[i, o] + bias[o], with an activation kernel after it if named."""
     n, s, i = b.shape(x)
     w = b.parameter(f"{name}.weight", (i, features))
-    bias = b.parameter(f"{name}.bias", (features,))
+    added = {b.parameter(f"{name}.bias", (features,)): "o"} if bias else {}
     y = f"{name}.y"
     b.op(
         name,
@@ -32,7 +34,7 @@ def linear(b: GraphBuilder, name: str, x: str, features: int, activation: str = 
         {"n": n, "s": s, "i": i, "o": features},
         {**_TOKENS, "o": Split.COLUMN, "i": Split.ROW},
         flops=2.0 * n * s * i * features,
-        reads={x: "n s i", w: "i o", bias: "o"},
+        reads={x: "n s i", w: "i o", **added},
         writes={y: "n s o"},
         factors=(x, w),
     )
@@ -90,6 +92,23 @@ def dropout_add(b: GraphBuilder, name: str, branch: str, residual: str) -> str:
         saved=(mask,),
         passes=(residual,),
         kept={mask: MASK_BYTES},
+    )
+    return y
+
+
+def add(b: GraphBuilder, name: str, branch: str, residual: str) -> str:
+    """branch + residual, without dropout; both have the gradient of the sum."""
+    n, s, h = b.shape(branch)
+    y = f"{name}.y"
+    b.op(
+        name,
+        "elementwise",
+        {"n": n, "s": s, "h": h},
+        {**_TOKENS, "h": Split.COLUMN},
+        flops=1.0 * n * s * h,
+        reads={branch: "n s h", residual: "n s h"},
+        writes={y: "n s h"},
+        passes=(branch, residual),
     )
     return y
 
@@ -244,7 +263,7 @@ def add_positions(b: GraphBuilder, name: str, x: str, *, learned: bool) -> str:
     return y
 
 
-def vocabulary_loss(b: GraphBuilder, name: str, x: str, table: str) -> None:
+def vocabulary_loss(b: GraphBuilder, name: str, x: str, table: str, *, bias: bool = False) -> None:
     """Logits against the embedding table [v, h], and their cross-entropy.
 
     Cut along the vocabulary, each part holds one statistic per token, summed over the parts
@@ -253,13 +272,14 @@ def vocabulary_loss(b: GraphBuilder, name: str, x: str, table: str) -> None:
     n, s, h = b.shape(x)
     v = b.shape(table)[0]
     logits, statistics = f"{name}.logits.y", f"{name}.statistics"
+    added = {b.parameter(f"{name}.logits.bias", (v,)): "v"} if bias else {}
     b.op(
         f"{name}.logits",
         "matmul",
         {"n": n, "s": s, "h": h, "v": v},
         {**_TOKENS, "v": Split.COLUMN, "h": Split.ROW},
         flops=2.0 * n * s * h * v,
-        reads={x: "n s h", table: "v h"},
+        reads={x: "n s h", table: "v h", **added},
         writes={logits: "n s v"},
         factors=(x, table),
     )
@@ -273,4 +293,47 @@ def vocabulary_loss(b: GraphBuilder, name: str, x: str, table: str) -> None:
         writes={statistics: "n s"},
         saved=(logits, statistics),
         kept={statistics: STATISTIC_BYTES},
+    )
+
+
+def classify_first(b: GraphBuilder, x: str, classes: int) -> None:
+    """A linear layer with bias on the first token of every sample, and cross-entropy over its outputs."""
+    n, s, h = b.shape(x)
+    b.op(
+        "pool",
+        "pool",
+        {"n": n, "s": s, "h": h},
+        {"n": Split.SAMPLE, "h": Split.COLUMN, "s": Split.ROW},
+        flops=0.0,
+        reads={x: "n s h"},
+        writes={"pool.y": "n h"},
+    )
+    classify(b, "pool.y", classes)
+
+
+def classify(b: GraphBuilder, x: str, classes: int) -> None:
+    """A linear layer with bias, and cross-entropy over its outputs."""
+    n, i = b.shape(x)
+    weight = b.parameter("fc.weight", (i, classes))
+    bias = b.parameter("fc.bias", (classes,))
+    b.op(
+        "fc",
+        "matmul",
+        {"n": n, "i": i, "v": classes},
+        {"n": Split.SAMPLE, "v": Split.COLUMN, "i": Split.ROW},
+        flops=2.0 * n * i * classes,
+        reads={x: "n i", weight: "i v", bias: "v"},
+        writes={"fc.y": "n v"},
+        factors=(x, weight),
+    )
+    b.op(
+        "loss",
+        "loss",
+        {"n": n, "v": classes},
+        {"n": Split.SAMPLE, "v": Split.ROW},
+        flops=6.0 * n * classes,
+        reads={"fc.y": "n v"},
+        writes={"loss.statistics": "n"},
+        saved=("fc.y", "loss.statistics"),
+        kept={"loss.statistics": STATISTIC_BYTES},
     )

@@ -17,7 +17,7 @@ from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import Axes, GraphBuilder
 from sipml_core.workloads.convergence import convergence_at, curve_option, load_curve
-from sipml_core.workloads.layers import INDEX_BYTES, STATISTIC_BYTES
+from sipml_core.workloads.layers import INDEX_BYTES, classify
 from sipml_core.workloads.sizes import MAX_CLASSES, MAX_PIXELS
 
 #: Blocks, inner channels and first stride of the four stages (He et al. 2015, table 1).
@@ -193,31 +193,3 @@ def average_pool(b: GraphBuilder, name: str, x: str) -> str:
         writes={y: "n c"},
     )
     return y
-
-
-def classify(b: GraphBuilder, x: str, classes: int) -> None:
-    """A linear layer with bias, and cross-entropy over its outputs."""
-    n, i = b.shape(x)
-    weight = b.parameter("fc.weight", (i, classes))
-    bias = b.parameter("fc.bias", (classes,))
-    b.op(
-        "fc",
-        "matmul",
-        {"n": n, "i": i, "v": classes},
-        {"n": Split.SAMPLE, "v": Split.COLUMN, "i": Split.ROW},
-        flops=2.0 * n * i * classes,
-        reads={x: "n i", weight: "i v", bias: "v"},
-        writes={"fc.y": "n v"},
-        factors=(x, weight),
-    )
-    b.op(
-        "loss",
-        "loss",
-        {"n": n, "v": classes},
-        {"n": Split.SAMPLE, "v": Split.ROW},
-        flops=6.0 * n * classes,
-        reads={"fc.y": "n v"},
-        writes={"loss.statistics": "n"},
-        saved=("fc.y", "loss.statistics"),
-        kept={"loss.statistics": STATISTIC_BYTES},
-    )

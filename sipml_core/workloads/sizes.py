@@ -12,3 +12,5 @@ MAX_TOKENS = 2**20
 MAX_CLASSES = 2**24
 #: Height and width of a picture.
 MAX_PIXELS = 2**16
+#: Experts of a layer.
+MAX_EXPERTS = 2**16

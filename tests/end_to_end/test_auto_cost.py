@@ -44,7 +44,7 @@ def simulations(monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("network", ["elect-flat", "elect-cluster", "sip-ocs"])
+@pytest.mark.parametrize("network", ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"])
 def test_auto_simulates_at_most_twice_what_one_exchange_does(registry, simulations, network):
     """Over the grid together, with every all-reduce that either offers."""
     auto, direct = (
@@ -54,7 +54,7 @@ def test_auto_simulates_at_most_twice_what_one_exchange_does(registry, simulatio
     assert 0 < auto <= 2 * direct
 
 
-@pytest.mark.parametrize("network", ["elect-cluster", "sip-ocs"])
+@pytest.mark.parametrize("network", ["elect-cluster", "sip-ocs", "sip-ring"])
 @pytest.mark.parametrize(("mp", "gbps"), GRID)
 def test_what_is_not_simulated_is_not_the_fastest(registry, simulations, network, mp, gbps):
     """The row is that of the fastest of all variants, each simulated by itself to its end."""

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import itertools
+
 import attrs
 import pytest
 
+from sipml_core.cases import Case, Reuse, compile_case
 from sipml_core.cases.running import run_experiment
+from sipml_core.engine import simulate
 from sipml_core.errors import ConfigError
 from sipml_core.experiment.reading import read_experiment
 
 GPT = {"name": "gpt", "layers": 4, "hidden": 128, "heads": 4, "sequence": 32, "vocabulary": 500}
+SMALLER = {**GPT, "hidden": 32, "sequence": 16, "vocabulary": 100}
 FLAT, CLUSTER = {"name": "elect-flat"}, {"name": "elect-cluster", "server_gpus": 4, "uplink_gbps": 50}
 OCS = {"name": "sip-ocs"}
 
@@ -35,15 +40,14 @@ def run(registry, tables, **engine):
 
 
 @pytest.mark.parametrize("topology", [FLAT, CLUSTER, OCS], ids=lambda t: t["name"])
+@pytest.mark.parametrize("order", list(itertools.permutations(("mp", "pp", "dp"))), ids="-".join)
 @pytest.mark.parametrize(
-    "order", [("mp", "pp", "dp"), ("mp", "dp", "pp"), ("pp", "mp", "dp"), ("dp", "pp", "mp")], ids="-".join
-)
-@pytest.mark.parametrize(
-    "plan", [{}, {"zero": 1}, {"schedule": "zb-h1", "recompute": "full", "iterations": 2}]
+    "plan", [{}, {"zero": 3}, {"schedule": "zb-h1", "zero": 1, "recompute": "full", "iterations": 2}]
 )
 def test_folded_equals_full(registry, topology, order, plan):
     """Every field of the row, in every order of ranks; the ideal switch needs one replica in all."""
-    job = tables(topology, mp=2, pp=2, dp=4, rank_order=list(order), **plan)
+    smaller = {**SMALLER, "layers": 2}
+    job = tables(topology, workload=smaller, mp=2, pp=2, dp=4, rank_order=list(order), **plan)
     full, folded = run(registry, job, fold="never"), run(registry, job, fold="auto")
     for field in attrs.fields(type(full)):
         if field.name == "lower_bound_us":
@@ -68,12 +72,14 @@ def test_folded_equals_full(registry, topology, order, plan):
 @pytest.mark.parametrize(
     ("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zb-h1", 1)], ids=str
 )
-@pytest.mark.parametrize("n", [2, 3])
+@pytest.mark.parametrize("n", [2, 3, 7, 24])
 def test_every_schedule_ends_on_every_network(registry, topology, schedule, chunks, n):
     """n replicas of 4 stages; a micro-batch goes once through each, whatever carries it."""
     row = run(
         registry,
-        tables(topology, mp=1, pp=4, dp=n, schedule=schedule, chunks=chunks, global_batch=4 * n),
+        tables(
+            topology, workload=SMALLER, mp=1, pp=4, dp=n, schedule=schedule, chunks=chunks, global_batch=4 * n
+        ),
         fold="auto",
     )
     assert (row.pp, row.micro_batch, row.schedule) == (4, 1, schedule)
@@ -81,11 +87,29 @@ def test_every_schedule_ends_on_every_network(registry, topology, schedule, chun
     assert row.compute_us + row.exposed_us + row.dark_us + row.idle_us == pytest.approx(row.iteration_us)
 
 
-@pytest.mark.parametrize("n", [7, 24])
-def test_many_replicas(registry, n):
-    """Odd and many replicas of four stages."""
-    row = run(registry, tables(FLAT, mp=1, pp=4, dp=n, global_batch=2 * n), fold="require")
-    assert f"simulated 1 of {n} groups" in row.notes
+@pytest.mark.parametrize("topology", [FLAT, CLUSTER, OCS, {"name": "sip-ring"}], ids=lambda t: t["name"])
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"schedule": "gpipe"}, {"schedule": "1f1b", "zero": 3}, {"schedule": "zb-h1", "zero": 1},
+        {"schedule": "interleaved", "chunks": 2, "recompute": "full"},
+        {"layout": "tensor", "keep_gathered": False},
+    ],
+    ids=str,
+)  # fmt: skip
+def test_the_kernels_agree_on_pipelines(registry, topology, plan):
+    """C ends every node when the plain reference does, on circuits too."""
+    job = tables(topology, workload={**SMALLER, "layers": 2}, **{"mp": 2, "pp": 2, "dp": 3, **plan})
+    experiment = read_experiment({**job, "engine": {"fold": "auto"}}, registry)
+    (only,) = experiment.jobs
+    case = Case.of(experiment, only, experiment.interconnects[0], only.plan(12))
+    ends = [
+        simulate(compiled.tasks, compiled.network, driver=compiled.circuits, kernel=kernel).end_us
+        for kernel in ("c", "reference")
+        for compiled in compile_case(case, Reuse())[:1]
+    ]
+    assert len(ends[0])
+    assert ends[0] == pytest.approx(ends[1], rel=1e-9)
 
 
 def test_short_forms_and_the_plan_are_the_same_run(registry):
@@ -109,11 +133,12 @@ def test_accumulation_divides_memory_not_work(registry):
 
 
 def test_zero_orders_memory_and_bytes(registry):
-    """More shared, less kept; ZeRO-1 sends what an all-reduce sends, ZeRO-2 more with many micro-batches."""
-    rows = [run(registry, tables(FLAT, dp=4, zero=level)) for level in (0, 1, 2)]
-    assert rows[0].memory_bytes > rows[1].memory_bytes > rows[2].memory_bytes
-    assert rows[0].gradient_bytes == rows[1].gradient_bytes < rows[2].gradient_bytes
-    assert [row.zero for row in rows] == [0, 1, 2]
+    """More shared, less kept; ZeRO-1 sends what an all-reduce sends, 2 and 3 more with many micro-batches."""
+    plan = {"dp": 4, "bucket_bytes": 1e5}
+    rows = [run(registry, tables(FLAT, zero=level, **plan)) for level in (0, 1, 2, 3)]
+    assert rows[0].memory_bytes > rows[1].memory_bytes > rows[2].memory_bytes > rows[3].memory_bytes
+    assert rows[0].gradient_bytes == rows[1].gradient_bytes < rows[2].gradient_bytes < rows[3].gradient_bytes
+    assert [row.zero for row in rows] == [0, 1, 2, 3]
 
 
 @pytest.mark.parametrize(
@@ -141,13 +166,19 @@ def test_more_stages_than_ops(registry, plan, message):
         ),
         ({"schedule": "interleaved"}, r"plan.schedule \"interleaved\" needs pp and chunks of at least 2"),
         ({"rank_order": ["mp", "tp"]}, r"plan.rank_order must name mp, pp and dp once each"),
-        ({"zero": 3}, r"plan.zero must be at most 2, got 3"),
+        ({"zero": 3, "counter_rotating": True}, r"plan.counter_rotating must be false where zero is above 0"),
     ],
 )
 def test_bad_plans_are_refused_when_read(registry, plan, message):
     """Before anything is built: the key, the rule, what would do."""
     with pytest.raises(ConfigError, match=message):
         read_experiment(tables(FLAT, **plan), registry)
+
+
+def test_shared_states_go_round_one_ring(registry):
+    """Another all-reduce has no meaning with shared states: refused with what would do."""
+    with pytest.raises(ConfigError, match=r"all_reduce must be \"auto\" or \"flat\" where zero is above 0"):
+        run(registry, tables(CLUSTER, mp=1, pp=1, dp=8, zero=3, all_reduce="two-tier"))
 
 
 def test_peers_of_all_dimensions_count(registry):
@@ -164,3 +195,23 @@ def test_a_ring_names_the_reach_that_a_plan_takes(registry):
     row = run(registry, tables(topology, mp=4, pp=4, dp=3, workload={**GPT, "heads": 4}))
     assert (row.status, row.pp) == ("infeasible", 4)
     assert "next stage 4, of the next replica 16 hops away, but reach_hops is 8; it takes 16" in row.reason
+    assert row.reason.endswith("or forwarding = true")
+
+
+@pytest.mark.parametrize("zero", [0, 3])
+def test_what_is_out_of_reach_is_passed_on(registry, zero):
+    """mp 2, pp 4, dp 4, reach 4: gradients to the next replica, 8 away, are sent twice; folded as full."""
+    own = {
+        "workload": SMALLER, "mp": 2, "pp": 4, "dp": 4, "exchange": "chain", "zero": zero, "global_batch": 8
+    }  # fmt: skip
+    topology = {"name": "sip-ring", "reach_hops": 4, "interval_us": "1 ms"}
+    near = run(registry, tables({**topology, "reach_hops": 8}, **own))
+    full, folded = (
+        run(registry, tables(topology, **own, forwarding=True), fold=f) for f in ("never", "auto")
+    )
+    assert run(registry, tables(topology, **own)).status == "infeasible"
+    assert full.network_bytes == pytest.approx(near.network_bytes + near.gradient_bytes, rel=0.02)
+    assert full.network_bytes == pytest.approx(folded.network_bytes)
+    assert folded.iteration_us == pytest.approx(full.iteration_us, rel=1e-9)
+    assert any(note.startswith("simulated 1 of 4") for note in folded.notes)
+    assert near.iteration_us > 0

@@ -144,8 +144,22 @@ def case_result(**changes):
         decisions=17, samples_per_s=86_400.0, tokens_per_s=5_500_000.0, goal="accuracy",
         steps_to_accuracy=13_000.0, time_to_accuracy_s=99.0, extrapolated=False,
         speedup=2.5, notes=("first note", "second note"), pp=6, micro_batch=9, schedule="in order", zero=2,
+        bubble=0.375,
     ) | changes  # fmt: skip
     return CaseResult(**{"time_to_goal_s": fields["time_to_accuracy_s"], **fields})
+
+
+def language_result(**changes):
+    """A row of a language model: no two of the columns that only such a model has have the same value."""
+    fields = dict(
+        tokens_per_s_gpu=2146.0, model_tflops_gpu=110.4, mfu=0.354, mfu_needed=0.332, hfu=0.471,
+        tensor_exposed_us=421.0, pipeline_exposed_us=44.5, expert_exposed_us=93.5, context_exposed_us=17.5,
+        gradient_exposed_us=35.9, tensor_bytes=1.6e9, pipeline_bytes=1.1e8, expert_bytes=1.2e8,
+        context_bytes=1.3e8, memory_parameters_bytes=2.1e9, memory_gradients_bytes=2.2e9,
+        memory_optimizer_bytes=1.6e9, memory_activations_bytes=6.5e9, training_days=25.3,
+        training_gpu_hours=38_830.0,
+    ) | changes  # fmt: skip
+    return case_result(**fields)
 
 
 def search_row(**changes):
@@ -156,7 +170,7 @@ def search_row(**changes):
         estimate_us=1200.0,
         iteration_us=1000.0, error=0.2, steps_to_accuracy=13_000.0, estimate_s=15.6, time_to_accuracy_s=13.0,
         all_reduce="two-tier", exchange="chain", memory_bytes=8.8e9, extrapolated=True, tight_memory=False,
-        reason="",
+        reason="", pp=5, micro_batch=4, schedule="in order", zero=2, recompute="selective", bubble=0.375,
     ) | changes  # fmt: skip
     return SearchRow(**{"time_to_goal_s": fields["time_to_accuracy_s"], **fields})
 

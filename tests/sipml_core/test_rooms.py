@@ -13,7 +13,9 @@ ROOT = Path(sipml_core.__file__).parent
 #: What a room may import from other rooms; rooms stand in the order in which data passes through them.
 BASE = {"errors", "fields", "model"}
 CONTRACT = {*BASE, "plugin"}
-STEPS = {*CONTRACT, "experiment", "partition", "placement", "lowering", "engine", "scheduling"}
+STEPS = {
+    *CONTRACT, "communication", "experiment", "partition", "placement", "lowering", "engine", "scheduling",
+}  # fmt: skip
 MAY_IMPORT = {
     "errors": set(),
     "fields": {"errors"},
@@ -21,26 +23,37 @@ MAY_IMPORT = {
     "plugin": BASE,
     "allocation": CONTRACT,
     "collectives": CONTRACT,
-    "experiment": {*CONTRACT, "collectives"},
+    "communication": CONTRACT,
+    "experiment": {*CONTRACT, "collectives", "communication"},
     "workloads": CONTRACT,
     "gpus": CONTRACT,
     "partition": CONTRACT,
     "placement": {*CONTRACT, "partition"},
     "lowering": {*CONTRACT, "partition", "placement"},
     "engine": BASE,
+    "details": BASE,
     "estimators": {*CONTRACT, "engine"},
     "scheduling": {*CONTRACT, "engine"},
-    "cases": STEPS,
+    "cases": {*STEPS, "details"},
     "searching": {*STEPS, "cases"},
     "sharing": {*STEPS, "cases"},
     "reproduce": {*STEPS, "cases", "searching"},
-    "report": {*STEPS, "cases", "searching", "sharing", "reproduce"},
+    "report": {*STEPS, "details", "cases", "searching", "sharing", "reproduce"},
     "templates": CONTRACT,
-    "bundled": {*CONTRACT, "workloads", "gpus", "placement", "estimators", "collectives", "allocation"},
+    "bundled": {
+        *CONTRACT,
+        "workloads",
+        "gpus",
+        "placement",
+        "estimators",
+        "collectives",
+        "communication",
+        "allocation",
+    },
     "testing": {*STEPS, "workloads", "gpus", "cases"},
-    "cli": {*STEPS, "cases", "searching", "sharing", "reproduce", "report", "templates"},
+    "cli": {*STEPS, "details", "cases", "searching", "sharing", "reproduce", "report", "templates"},
     "__main__": {"cli"},
-    "frontdoor": {*STEPS, "cases", "searching"},
+    "frontdoor": {*STEPS, "details", "cases", "searching", "report"},
     "__init__": {"frontdoor"},
 }
 

@@ -57,6 +57,15 @@ void ocs_count(const ocs_problem *problem, const int32_t *port_map, const int32_
 int ocs_colour(const ocs_problem *problem, const int32_t *circuits, const int32_t *previous,
                int32_t *port_map, int32_t *kept, int64_t *retained);
 
+/* Give each piece of demand a configuration in which no other piece leaves the same GPU or enters the same.
+ *
+ * Pieces [pieces] come in order, the largest first: `src`, `dst`. They are the edges of a bipartite multigraph; `colours`
+ * must be at least its largest degree, which always suffices (Koenig). A piece gets the first configuration that
+ * is free at both its ends, so that large ones are together; where there is none, two configurations that are close to each
+ * other exchange their pieces along a path. OCS_EOVERFULL if some GPU has more pieces than colours. */
+int ocs_match(int32_t gpus, int64_t pieces, const int32_t *src, const int32_t *dst, int32_t colours,
+              int32_t *colour);
+
 /* A sentence for a status code. */
 const char *ocs_strerror(int status);
 

@@ -151,6 +151,28 @@ void engine_backlog(const engine *run, double *bytes)
     }
 }
 
+void account_samples(engine *run, double until)
+{
+    const int64_t links = run->net.links;
+    while ((double)(run->sampled + 1) * run->out.sample_us <= until) {
+        run->now = (double)(run->sampled + 1) * run->out.sample_us;
+        engine_carried(run, run->out.sample_bytes + run->sampled * links);
+        if (++run->sampled < run->out.samples)
+            continue;
+        run->sampled /= 2;
+        run->out.sample_us *= 2;
+        for (int64_t row = 0; row < run->sampled; row++)
+            memmove(run->out.sample_bytes + row * links, run->out.sample_bytes + (2 * row + 1) * links,
+                    (size_t)links * sizeof(double));
+    }
+}
+
+int64_t engine_samples(const engine *run, double *interval_us)
+{
+    *interval_us = run->out.sample_us;
+    return run->sampled;
+}
+
 void engine_report(engine *run)
 {
     account_snapshot(run, run->graph.marks);

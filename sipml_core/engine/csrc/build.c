@@ -59,7 +59,8 @@ static int check_graph(const engine_graph *g)
         !all_in(g->mark, g->marks, 0, g->tasks))
         return ENGINE_E_INDEX;
     if (!all_finite(g->duration_us, g->tasks) || !all_finite(g->size_bytes, g->transfers) ||
-        !all_finite(g->hops, g->transfers))
+        !all_finite(g->hops, g->transfers) ||
+        (g->startup_us && !all_finite(g->startup_us, g->transfers)))
         return ENGINE_E_VALUE;
     return 0;
 }
@@ -145,6 +146,15 @@ static int take_lows(engine *run, lows *of, int64_t ids)
     return 1;
 }
 
+/* Barriers that end later than they begin: all of them may wait for their time at once. */
+static int64_t timed_barriers(const engine_graph *g)
+{
+    int64_t count = 0;
+    for (int64_t node = 0; node < g->tasks; node++)
+        count += g->gpu[node] == NONE && g->duration_us[node] > 0;
+    return count;
+}
+
 static int take_memory(engine *run)
 {
     const engine_network *n = &run->net;
@@ -156,7 +166,7 @@ static int take_memory(engine *run)
            TAKE(crossings, crossings) && TAKE(weights, crossings) && TAKE(holder, n->pairs) &&
            TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
            TAKE(crossed, n->links / 64 + 1) && TAKE(circuit_first, circuits) && TAKE(circuit_pair, crossings) &&
-           TAKE(ends.items, gpus + run->graph.transfers) && take_lows(run, &run->drains, n->links) &&
+           TAKE(ends.items, gpus + run->graph.transfers + timed_barriers(&run->graph)) && take_lows(run, &run->drains, n->links) &&
            take_lows(run, &run->shares, n->links) && TAKE(group_link, n->links) && TAKE(free_groups, n->links) &&
            TAKE(place_link, n->links) && TAKE(listed, n->links) && TAKE(touched_gpus, gpus) &&
            TAKE(touched_queues, run->queues) && TAKE(touched_links, n->links) && TAKE(fresh, n->pairs) &&
@@ -241,6 +251,8 @@ static void set_out(engine *run)
         run->marked[g->mark[k]] = 1;
     for (int64_t node = 0; node < run->nodes; node++)
         run->out.start_us[node] = run->out.end_us[node] = NAN;
+    for (int64_t t = 0; run->out.record && t < g->transfers; t++)
+        run->out.record[t] = (engine_record){NAN, NAN, NAN, NONE, 0};
     for (int64_t id = 0; id < g->gpus; id++)
         run->gpus[id] = (gpu){.running = NONE, .ready = NONE, .line = {NONE, NONE}};
 }
@@ -261,6 +273,8 @@ int engine_new(const engine_graph *graph, const engine_network *network, const e
     if (!graph || !network || !output || !output_given(output))
         return ENGINE_E_NULL;
     if (queue != ENGINE_QUEUE_PAIR && queue != ENGINE_QUEUE_SOURCE)
+        return ENGINE_E_VALUE;
+    if (output->sample_bytes && (output->samples < 2 || output->samples % 2 || !(output->sample_us > 0)))
         return ENGINE_E_VALUE;
     int status = engine_check(graph, network);
     if (status)

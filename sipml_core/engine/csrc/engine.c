@@ -77,10 +77,15 @@ static int is_barrier(const engine *run, int32_t node)
     return !is_transfer(run, node) && run->graph.gpu[node] == NONE;
 }
 
-static void start_barrier(engine *run, int32_t node)
+/* Returns whether the barrier has ended as well: one with a duration ends later. */
+static int start_barrier(engine *run, int32_t node)
 {
     run->events++;
     run->out.start_us[node] = run->now;
+    if (run->graph.duration_us[node] <= 0)
+        return 1;
+    heap_push(&run->ends, node, run->now + run->graph.duration_us[node]);
+    return 0;
 }
 
 static void fire_marks(engine *run, int32_t node)
@@ -108,12 +113,11 @@ static void finish(engine *run, int32_t node)
             int32_t next = g->successors[k];
             if (--run->waits[next] > 0)
                 continue;
-            if (is_barrier(run, next)) {
-                start_barrier(run, next);
+            if (!is_barrier(run, next)) {
+                become_ready(run, next);
+            } else if (start_barrier(run, next)) {
                 run->sibling[next] = list;
                 list = next;
-            } else {
-                become_ready(run, next);
             }
         }
     }
@@ -133,9 +137,11 @@ static void end_node(engine *run, int32_t node)
         return;
     }
     int32_t g = run->graph.gpu[node];
-    account_gpu(run, g);
-    run->gpus[g].running = NONE;
-    touch_gpu(run, g);
+    if (g != NONE) {
+        account_gpu(run, g);
+        run->gpus[g].running = NONE;
+        touch_gpu(run, g);
+    }
     finish(run, node);
 }
 
@@ -144,13 +150,18 @@ static double leave_queue(engine *run, int32_t p, int32_t t)
 {
     run->events++;
     account_leave(run, p, run->graph.size_bytes[t]);
-    return run->graph.hops[t] * run->pairs[p].latency_us;
+    double startup = run->graph.startup_us ? run->graph.startup_us[t] : 0;
+    return run->graph.hops[t] * run->pairs[p].latency_us + startup;
 }
 
 static void drain(engine *run, int32_t flow)
 {
     int32_t t = run->pairs[flow].transfer, node = t + (int32_t)run->graph.tasks;
     double latency = leave_queue(run, flow, t);
+    if (run->out.record) {
+        run->out.record[t].left_us = run->now;
+        run->out.record[t].held_by = run->holder[flow];
+    }
     run->pairs[flow].transfer = NONE;
     run->touched_queues[run->touched_queue_count++] = queue_id(run, flow);
     if (latency > 0)
@@ -164,8 +175,12 @@ static int32_t next_in_queue(engine *run, queue *line)
 {
     while (line->root != NONE) {
         int32_t node = ready_pop(run, &line->root), t = node - (int32_t)run->graph.tasks;
+        if (run->out.record)
+            run->out.record[t].head_us = run->now;
         if (run->graph.size_bytes[t] > 0)
             return t;
+        if (run->out.record)
+            run->out.record[t].moved_us = run->out.record[t].left_us = run->now;
         heap_push(&run->ends, node, run->now + leave_queue(run, run->net.transfer_pair[t], t));
     }
     return NONE;
@@ -225,12 +240,10 @@ static void start(engine *run)
     while (roots != NONE) {
         int32_t node = roots;
         roots = run->sibling[node];
-        if (is_barrier(run, node)) {
-            start_barrier(run, node);
-            finish(run, node);
-        } else {
+        if (!is_barrier(run, node))
             become_ready(run, node);
-        }
+        else if (start_barrier(run, node))
+            finish(run, node);
     }
     settle(run);
 }
@@ -255,11 +268,18 @@ static void drain_groups(engine *run, double limit)
     }
 }
 
+static void pass_time(engine *run, double until)
+{
+    if (run->out.sample_bytes)
+        account_samples(run, until);
+    if (until > run->now)
+        run->now = until;
+}
+
 static void instant(engine *run, double at)
 {
     double limit = at + SAME_TIME * at;
-    if (at > run->now)
-        run->now = at;
+    pass_time(run, at);
     drain_groups(run, limit);
     while (run->ends.count && run->ends.items[0].key <= limit)
         end_node(run, heap_pop(&run->ends));
@@ -285,8 +305,7 @@ int engine_run(engine *run, double until_us, int64_t max_events)
         if (isinf(next) && isinf(until_us))
             return ENGINE_STALLED;
         if (next > limit) {
-            if (until_us > run->now)
-                run->now = until_us;
+            pass_time(run, until_us);
             return ENGINE_PAUSED;
         }
         if (run->events - first >= max_events)

@@ -50,10 +50,11 @@ typedef struct engine_graph {
     int64_t transfers;
     int64_t marks;
     const int32_t *gpu;           /* [tasks] GPU, or -1 for a barrier */
-    const double *duration_us;    /* [tasks] */
+    const double *duration_us;    /* [tasks] of a barrier: how long after its predecessors it ends */
     const int32_t *priority;      /* [tasks + transfers] lowest first */
     const double *size_bytes;     /* [transfers] */
     const double *hops;           /* [transfers] times the latency of the pair is paid */
+    const double *startup_us;     /* [transfers] paid besides, once; NULL: none is */
     const int64_t *succ_start;    /* [tasks + transfers + 1] */
     const int32_t *successors;    /* [succ_start[tasks + transfers]] */
     const int32_t *mark;          /* [marks] nodes below `tasks` at whose end the accounts are copied */
@@ -73,6 +74,15 @@ typedef struct engine_network {
     const double *link_gbps;      /* [links] capacity at the start */
 } engine_network;
 
+/* What became of one transfer between joining its queue (start_us) and arriving (end_us). Times are NaN until then. */
+typedef struct engine_record {
+    double head_us;   /* it had its queue to itself */
+    double moved_us;  /* its first byte moved: later where links were dark */
+    double left_us;   /* its last byte left */
+    int32_t held_by;  /* link that held it back when that happened, -1: none */
+    int32_t unused;
+} engine_record;
+
 typedef struct engine_output {
     double *start_us;             /* [tasks + transfers] NaN until it starts; a transfer starts when it joins */
     double *end_us;               /* [tasks + transfers] NaN until it ends */
@@ -82,6 +92,10 @@ typedef struct engine_output {
     double *dark_us;              /* [(marks + 1) * gpus] */
     double *link_bytes;           /* [links] written by engine_report */
     double *link_busy_us;         /* [links] written by engine_report */
+    engine_record *record;        /* [transfers], or NULL: nothing is recorded */
+    double *sample_bytes;         /* [samples * links] or NULL: what each link had carried, see engine_samples */
+    int64_t samples;              /* rows, an even number */
+    double sample_us;             /* time between two rows, at first */
 } engine_output;
 
 typedef struct engine engine;
@@ -118,6 +132,10 @@ void engine_waits(const engine *run, int32_t *waits);
 /* From now on look after every change whether rates are max-min fair and all that is kept up is right; engine_run and
  * engine_set_capacity answer ENGINE_E_RATES once something is not. Slow, for tests. Allocates room for each link. */
 int engine_watch(engine *run);
+
+/* Rows of sample_bytes so far, row k as of (k + 1) * *interval_us. When all rows are full, every second is kept and the
+ * interval doubles: a run of any length fills between half of them and all. */
+int64_t engine_samples(const engine *run, double *interval_us);
 
 /* Write the last row of the accounts, and the links' totals, as of now. */
 void engine_report(engine *run);

@@ -126,6 +126,8 @@ void flow_turns(engine *run, int32_t flow, double before, double after)
 {
     if ((before > 0) == (after > 0))
         return;
+    if (after > 0)
+        record_moved(run, flow);
     const pair *p = &run->pairs[flow];
     for (const crossing *at = run->crossings + p->first; at < run->crossings + p->stop; at++) {
         link *l = &run->links[at->link];
@@ -216,6 +218,8 @@ void group_renew(engine *run, int32_t flow, int32_t transfer)
     if (due < l->soonest)
         l->soonest = due;
     group_schedule(run, run->holder[flow]);
+    if (l->rate > 0)
+        record_moved(run, flow);
 }
 
 /* The flows of a group whose last byte has left, in an instant that ends at `limit`. Returns how many. */

@@ -4,6 +4,8 @@
 
 #include "engine.h"
 
+#include <math.h>
+
 enum { NONE = -1 };
 
 #define BYTES_PER_US_PER_GBPS 125.0
@@ -129,6 +131,7 @@ struct engine {
     int started;
     int fault;        /* what engine_watch found, or 0 */
     double now;
+    int64_t sampled;  /* rows of out.sample_bytes that are written */
     int64_t events;
     int64_t ended;
     int64_t nodes;
@@ -183,6 +186,14 @@ static inline double weight_of(const engine *run, int32_t crossing_id)
     return run->weights ? run->weights[crossing_id] : 1;
 }
 
+/* The first byte of the active transfer of a pair moves now. */
+static inline void record_moved(const engine *run, int32_t flow)
+{
+    int32_t t = run->out.record ? run->pairs[flow].transfer : NONE;
+    if (t != NONE && isnan(run->out.record[t].moved_us))
+        run->out.record[t].moved_us = run->now;
+}
+
 /* build.c */
 int engine_check(const engine_graph *graph, const engine_network *network);
 
@@ -218,6 +229,7 @@ void account_pending(engine *run, int32_t pair_id, int32_t pending, int32_t lit)
 void account_join(engine *run, int32_t pair_id, double size);
 void account_leave(engine *run, int32_t pair_id, double size);
 int64_t account_next_waiting(const engine *run, int64_t from);
+void account_samples(engine *run, double until); /* what links carry up to each sample that is due by then */
 void account_dark(engine *run, int32_t link_id, int32_t change);
 
 #endif

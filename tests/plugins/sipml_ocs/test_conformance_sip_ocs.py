@@ -1,6 +1,6 @@
 """The suites that any stranger's circuit network passes."""
 
-from sipml_ocs.plugin import OcsExact, OcsIlp, SipOcs
+from sipml_ocs.plugin import OcsDecompose, OcsExact, OcsIlp, SipOcs
 
 from sipml_core.testing import SchedulerConformance, TopologyConformance
 
@@ -19,6 +19,12 @@ class TestReplanned(TopologyConformance):
 class TestOcsExact(SchedulerConformance):
     scheduler = OcsExact
     topology = SipOcs
+
+
+class TestOcsDecompose(SchedulerConformance):
+    scheduler = OcsDecompose
+    topology = SipOcs
+    topology_options = {"switches": 4, "interval_us": 100.0, "reconfiguration_us": 10.0}
 
 
 class TestOcsIlp(SchedulerConformance):

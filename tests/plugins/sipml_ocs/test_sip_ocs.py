@@ -6,7 +6,7 @@ import pytest
 import sipml_ocs.plugin
 from sipml_elect_flat import ElectFlat
 from sipml_ocs import OcsCircuits, OcsPlan
-from sipml_ocs.plugin import OcsExact, OcsIlp, SipOcs
+from sipml_ocs.plugin import OcsDecompose, OcsExact, OcsIlp, SipOcs
 
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError
@@ -180,4 +180,4 @@ def test_the_plugin_offers_its_topology_and_schedulers_through_the_hooks():
     manager.register(sipml_ocs.plugin)
     manager.check_pending()
     assert manager.hook.sipml_topologies() == [[SipOcs]]
-    assert manager.hook.sipml_schedulers() == [[OcsExact, OcsIlp]]
+    assert manager.hook.sipml_schedulers() == [[OcsExact, OcsDecompose, OcsIlp]]

@@ -122,6 +122,90 @@ def test_each_placer_named_is_tried(job, fakes):
     ]  # fmt: skip
 
 
+def plans(candidates):
+    return [
+        (
+            c.plan.pp,
+            c.plan.mp,
+            c.plan.dp,
+            c.plan.micro_samples,
+            c.plan.schedule,
+            c.plan.zero,
+            c.plan.recompute,
+        )
+        for c in candidates
+        if c.plan
+    ]
+
+
+def test_what_is_named_of_a_plan_multiplies(job):
+    """Two numbers of stages, two levels of sharing: each with each degree; the rest as in [plan]."""
+    search = {"global_batches": [8], "mp": [2], "pp": [1, 2], "zero": [0, 1]}
+    tried = plans(search_candidates(job(gpus=4, search=search, micro_batch=2), 4))
+    assert tried == [
+        (pp, mp, 4 // pp // mp, 2, "1f1b", zero, "none") for pp in (1, 2) for mp in (1, 2) for zero in (0, 1)
+    ]
+
+
+def test_interleaved_gets_chunks_and_what_does_not_divide_a_reason(job):
+    """Two chunks where the plan names none; micro-batches that are no multiple of the stages are refused."""
+    search = {
+        "global_batches": [6],
+        "mp": [1],
+        "pp": [2],
+        "schedules": ["interleaved"],
+        "micro_batches": [1, 3],
+    }
+    one, two = search_candidates(job(gpus=2, search={**search, "max_bubble": 1.0}), 2)
+    assert (one.plan.chunks, one.plan.micro_batches) == (2, 6)
+    assert (two.plan.chunks, two.plan.micro_batches) == (2, 2)
+    (odd,) = search_candidates(job(gpus=2, search={**search, "micro_batches": [2]}), 2)
+    assert odd.plan is None
+    assert "needs micro-batches in multiples of pp=2, got 3" in odd.refusal
+
+
+def test_long_bubbles_are_refused_where_stages_are_searched(job):
+    """(p - 1) / (m + p - 1) = 3 / 5 at p = 4, m = 2; named by [plan] alone they are tried."""
+    search = {"global_batches": [2], "mp": [1], "pp": [4]}
+    (refused,) = search_candidates(job(gpus=4, search=search, micro_batch=1), 4)
+    assert refused.refusal == (
+        "2 micro-batches in 4 stages leave a GPU waiting for 60% of an iteration, search.max_bubble is 50%"
+    )
+    (tried,) = search_candidates(job(gpus=4, search={**search, "max_bubble": 0.6}, micro_batch=1), 4)
+    assert tried.plan.bubble == 0.6
+    del search["pp"]
+    (named,) = search_candidates(job(gpus=4, search=search, pp=4, micro_batch=1), 4)
+    assert named.plan
+
+
+def test_the_whole_plan_is_all_that_can_be(job):
+    """2 GPUs, batch 4: every number of stages, micro-batch, schedule, level; what is named is kept."""
+    search = {"global_batches": [4], "whole_plan": True, "max_bubble": 1.0, "recompute": ["none"]}
+    tried = plans(search_candidates(job(gpus=2, search=search), 2))
+    alone = {(1, 2, 1, b, "1f1b", 0, "none") for b in (1, 2, 4)}
+    replicas = {(1, 1, 2, b, "1f1b", zero, "none") for b in (1, 2) for zero in range(4)}
+    stages = {(2, 1, 1, b, s, 0, "none") for b in (1, 2, 4) for s in ("1f1b", "zb-h1")}
+    interleaved = {(2, 1, 1, b, "interleaved", 0, "none") for b in (1, 2)}
+    assert len(tried) == len(set(tried))
+    assert set(tried) == alone | replicas | stages | interleaved
+
+
+def test_more_recomputed_or_shared_is_needless_where_less_fits(job):
+    """Level 3 after 1 and 2, not after 0, which sends as much as 1 and updates more; full after none."""
+    search = {"global_batches": [4], "mp": [1], "pp": [1], "micro_batches": [1], "whole_plan": True}
+    tried = search_candidates(job(gpus=2, search=search), 2)
+    places = {(c.plan.zero, c.plan.recompute): at for at, c in enumerate(tried)}
+    after = {key: {tried[other].plan for other in tried[at].needless_after} for key, at in places.items()}
+    levels = {key: {(plan.zero, plan.recompute) for plan in plans} for key, plans in after.items()}
+    assert levels[0, "none"] == levels[1, "none"] == set()
+    assert levels[2, "none"] == {(1, "none")}
+    assert levels[3, "none"] == {(1, "none"), (2, "none")}
+    assert levels[0, "full"] == {(0, "none"), (0, "selective")}
+    assert levels[2, "selective"] == {(1, "none"), (1, "selective"), (2, "none")}
+    for at, candidate in enumerate(tried):
+        assert all(other != at for other in candidate.needless_after)
+
+
 def test_stages_divide_the_gpus_that_degrees_are_of(job):
     """8 GPUs in 2 stages: mp x dp is 4 for each candidate."""
     staged = job(gpus=8, pp=2, global_batch=16)

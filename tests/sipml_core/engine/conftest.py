@@ -25,13 +25,14 @@ class Job:
     sends: list[tuple[str, int, int, float, float, int]] = attrs.Factory(list)
     edges: list[tuple[str, str]] = attrs.Factory(list)
     marks: list[str] = attrs.Factory(list)
+    startup_us: dict[str, float] = attrs.Factory(dict)
 
     def task(self, name: str, gpu: int, us: float, *, after: Sequence[str] = (), priority: int = 0) -> None:
         self.computes.append((name, gpu, us, priority))
         self.edges += [(before, name) for before in after]
 
-    def barrier(self, name: str, *, after: Sequence[str] = (), mark: bool = False) -> None:
-        self.task(name, BARRIER, 0.0, after=after)
+    def barrier(self, name: str, *, after: Sequence[str] = (), mark: bool = False, us: float = 0.0) -> None:
+        self.task(name, BARRIER, us, after=after)
         self.marks += [name] * mark
 
     def send(
@@ -44,7 +45,9 @@ class Job:
         after: Sequence[str] = (),
         latency_steps: float = 1.0,
         priority: int = 0,
+        startup_us: float = 0.0,
     ) -> None:
+        self.startup_us[name] = startup_us
         self.sends.append((name, src, dst, size, latency_steps, priority))
         self.edges += [(before, name) for before in after]
 
@@ -69,6 +72,7 @@ class Job:
             successors=[successor for successors in after for successor in successors],
             marks=[number[name] for name in self.marks],
             label=[0] * len(self.computes),
+            startup_us=[self.startup_us[s[0]] for s in self.sends] if any(self.startup_us.values()) else [],
         )
 
 
@@ -137,7 +141,8 @@ def random_job(
         after = rng.choice(names, size=min(len(names), int(rng.integers(0, 3))), replace=False).tolist()
         name, priority = f"n{k}", int(rng.integers(0, 3))
         if kind == 0 and rng.random() < 0.2:
-            job.barrier(name, after=after, mark=rng.random() < 0.5)
+            delay_us = float(rng.exponential(1.0)) if rng.random() < 0.3 else 0.0
+            job.barrier(name, after=after, mark=rng.random() < 0.5, us=delay_us)
         elif kind == 0:
             job.task(
                 name, int(rng.integers(gpus)), float(rng.exponential(1.0)), after=after, priority=priority
@@ -146,8 +151,9 @@ def random_job(
             src, dst = rng.choice(gpus, size=2, replace=False).tolist()
             size = 0.0 if rng.random() < 0.1 else float(rng.exponential(20_000.0))
             job.send(
-                name, src, dst, size, after=after, latency_steps=float(rng.integers(1, 3)), priority=priority
-            )
+                name, src, dst, size, after=after, latency_steps=float(rng.integers(1, 3)), priority=priority,
+                startup_us=float(rng.choice([0.0, 0.0, 1.3])),
+            )  # fmt: skip
         names.append(name)
     graph = job.build()
     links = int(rng.integers(4, 16))

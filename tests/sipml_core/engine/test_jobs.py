@@ -173,6 +173,45 @@ def test_barriers_without_predecessors_fire_at_zero_once(kit, kernel):
     assert timeline.events == 3
 
 
+def test_a_barrier_with_a_duration_fires_so_much_later_and_occupies_no_gpu(kit, kernel):
+    """Work of 2 us, then 3 us of delay; another task of the GPU runs in between, 1 us."""
+    job = kit.job(1)
+    job.task("work", 0, 2.0)
+    job.task("between", 0, 1.0, after=["work"])
+    job.barrier("host", after=["work"], us=3.0)
+    job.barrier("at once", after=["host"])
+    job.task("last", 0, 1.0, after=["at once"])
+    tasks = job.build()
+    timeline = simulate(tasks, kit.ports(tasks, 100.0), kernel=kernel)
+    assert ends(job, timeline) == {"work": 2, "between": 3, "host": 5, "at once": 5, "last": 6}
+    assert timeline.start_us[job.node("host")] == 2.0
+    assert timeline.compute_us[-1, 0] == 4.0
+
+
+def test_delays_run_from_the_start_where_nothing_is_before_them(kit, kernel):
+    """Many at once, as the host's issue times are."""
+    job = kit.job(1)
+    for k in range(50):
+        job.barrier(f"h{k}", us=float(k))
+        job.task(f"t{k}", 0, 0.5, after=[f"h{k}"])
+    tasks = job.build()
+    timeline = simulate(tasks, kit.ports(tasks, 100.0), kernel=kernel)
+    assert timeline.end_us[job.node("t49")] == 49.5
+
+
+@pytest.mark.parametrize("size", [12_500.0, 0.0])
+def test_start_up_is_paid_beside_bytes_and_latency(kit, kernel, size):
+    """1 us of bytes (or none), two latencies of 0.5 us, 4 us of start-up, in which the next may send."""
+    job = kit.job(2)
+    job.send("first", 0, 1, size, latency_steps=2.0, startup_us=4.0)
+    job.send("second", 0, 1, size, latency_steps=0.0)
+    tasks = job.build()
+    network = kit.network(tasks, [100.0], lambda src, dst: [0], latency_us=0.5)
+    timeline = simulate(tasks, network, kernel=kernel)
+    bytes_us = size / 12_500.0
+    assert ends(job, timeline) == {"first": bytes_us + 5, "second": 2 * bytes_us}
+
+
 def test_marks_take_snapshots(kit, kernel):
     """Two iterations of 1 us of compute and 2 us of exposed transfer: rows at 3, 6 and the end."""
     job = kit.job(2)

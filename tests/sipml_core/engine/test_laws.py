@@ -30,7 +30,8 @@ def digest(timeline):
     """Of all bytes of a timeline."""
     result = hashlib.sha256()
     for field in attrs.fields(type(timeline)):
-        result.update(np.asarray(getattr(timeline, field.name)).tobytes())
+        value = getattr(timeline, field.name)
+        result.update(b"" if value is None else np.asarray(value).tobytes())  # None: not recorded
     return result.hexdigest()
 
 

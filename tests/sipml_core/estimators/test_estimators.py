@@ -89,10 +89,10 @@ class TestOracle:
         assert expect(oracle, 20.5, [0, 0], [0, 3 * B]) == [0.0, 3 * B]
 
     def test_its_clock_follows_a_run_that_lags(self, job):
-        """Until 95 us nothing was ready: the clock stands at 10 us, where the first transfer is due. When
-        that comes the clock runs again, to 15 us at 100 us and to 17 us at 102 us."""
+        """Until 95 us nothing was ready: the clock stands at 10 us, where the first transfer is overdue, and
+        is not asked for. When it comes the clock runs again, to 15 us at 100 us and to 17 us at 102 us."""
         oracle = FORECASTS["oracle"](*job)
-        assert expect(oracle, 95.0, [0, 0], [0, 0]) == [2 * B, 0.0]
+        assert expect(oracle, 95.0, [0, 0], [0, 0]) == [0.0, 0.0]
         assert expect(oracle, 100.0, [0, 0], [2 * B, 0], interval_us=4.0) == [2 * B, 0.0]
         assert expect(oracle, 102.0, [2 * B, 0], [0, 0], interval_us=4.0) == [0.0, 3 * B]
 
@@ -100,6 +100,23 @@ class TestOracle:
         """The second transfer is ready at 11 us: nothing more is to come."""
         oracle = FORECASTS["oracle"](*job)
         assert expect(oracle, 11.0, [2 * B, 0], [0, 3 * B], interval_us=100.0) == [0.0, 3 * B]
+
+    def test_an_overdue_arrival_stands_at_a_little_where_it_is_not_crowded(self, job):
+        """A port of 100 Gbps sends 5 B in 5 us, and 3 % of that is 0.15 B: what is asked for 0 -> 1, overdue.
+        What was sent in the last interval, and what waits, is asked for without a limit."""
+        oracle = OracleForecast(*job, crowded=lambda: False)
+        assert expect(oracle, 95.0, [0, 0], [0, 0]) == pytest.approx([0.15 * B, 0.0])
+        assert expect(oracle, 100.0, [B, 0], [B, 0]) == [2 * B, 0.0]
+        assert expect(oracle, 106.0, [B, 0], [0, 0]) == pytest.approx([B, 0.15 * B])
+
+    def test_whether_it_is_crowded_is_asked_once_and_late(self, job):
+        """A plan of equal demands is not made for a run that never asks for circuits."""
+        asked = []
+        oracle = OracleForecast(*job, crowded=lambda: asked.append(True) or False)
+        assert asked == []
+        for now_us in (5.0, 10.0, 15.0):
+            expect(oracle, now_us, [0, 0], [0, 0])
+        assert asked == [True]
 
     def test_a_recorded_run_may_be_given(self, job):
         """Both transfers ready at 1 us in the record."""

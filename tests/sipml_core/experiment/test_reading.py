@@ -182,7 +182,7 @@ def test_a_mistyped_topology_gets_the_nearest_and_all_known():
         ({"workload__0__layres": 3}, "workload.layres is not a known key; did you mean 'layers'?"),
         ({"workload__0__strategy__tau": 3}, "strategy.tau is not a known key; did you mean 'tau_us'?"),
         ({"gpu": {"name": "v1000"}}, "gpu.name: no gpu 'v1000'; did you mean 'v100'?"),
-        ({"gpu": {"precision": "fp8"}}, "gpu.precision must be one of"),
+        ({"gpu": {"precision": "fp4"}}, "gpu.precision must be one of"),
         ({"clutser": {}}, "experiment.clutser is not a known key; did you mean 'cluster'?"),
         ({"title": "../x"}, "title must be letters"),
         ({"seed": -1}, "experiment.seed must be from 0 to"),

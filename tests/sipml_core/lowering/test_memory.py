@@ -7,7 +7,8 @@ import numpy as np
 import pytest
 
 from sipml_core.errors import InfeasibleError
-from sipml_core.lowering.memory import check_memory, check_parameters, memory_per_gpu
+from sipml_core.lowering.memory import memory_per_gpu
+from sipml_core.lowering.memorycheck import check_memory, check_parameters
 from sipml_core.model.balanced import Placement, PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Phase, Role
@@ -208,7 +209,7 @@ def test_what_fits_is_returned_and_what_does_not_is_refused_with_numbers(two_lay
     message = str(refusal.value)
     assert "1.344 kB (parameters 216 B, gradients 216 B, optimizer 432 B, activations 480 B)" in message
     assert "the GPU has 1.343 kB" in message
-    assert message.endswith("; raise mp or lower the batch")
+    assert message.endswith("; micro_batch = 4 would do, or raise mp or lower the batch")
     assert "\n" not in message
     with pytest.raises(InfeasibleError) as refusal:
         check_memory(placement, plan(recompute=True), 100)

@@ -10,77 +10,16 @@ import pytest
 
 from sipml_core.engine import simulate
 from sipml_core.errors import InfeasibleError
-from sipml_core.lowering import GroupTemplate, Lowering, check_memory
+from sipml_core.lowering import check_memory, check_parameters
 from sipml_core.lowering.memory import memory_per_gpu
 from sipml_core.lowering.passtasks import row_of
 from sipml_core.lowering.schedules import Pass, PassKind, most_in_flight
-from sipml_core.model import Cluster, Fabric, Network, PlacementLimits, Plan, Routes, TaskBuilder
-from sipml_core.partition import cut_stages, fixed_layout, partition
-from sipml_core.placement import Aligned, place_in_stages
-from sipml_core.testing.worked import ThreeMicroseconds
-from sipml_core.workloads import Gpt
+from sipml_core.model import Network, Plan
+from sipml_core.testing.pipelines import lowered, pass_times, placed
+from sipml_core.testing.pipelines import run_iteration as run
+from sipml_core.testing.worked import switch
 
-GPT = Gpt(Gpt.Options(layers=8, hidden=64, heads=4, sequence=32, vocabulary=100))
 SCHEDULES = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zb-h1", 1)]
-
-
-class ByKind(ThreeMicroseconds):
-    """A GPU on which an op takes 1 to 5 us by its kind, and a slice its share."""
-
-    name = "by-kind"
-
-    def op_time_us(self, work):
-        """Return a time that is the same for equal layers."""
-        return (1.0 + len(work.kind) % 5) * work.fraction * work.samples
-
-
-def placed(plan, *, layout="megatron", tolerance=0.1, gpu=ByKind):
-    cluster = Cluster(gpus=plan.gpus, bandwidth_gbps=1.0, minimum_op_us=0.0, launch_us=0.0)
-    graph = GPT.graph(plan.micro_samples, "mixed")
-    own = gpu(gpu.Options())
-    balanced = partition(
-        graph,
-        own,
-        cluster,
-        mp=plan.mp,
-        tau_us=1e-3,
-        layout=fixed_layout(graph, layout) if plan.mp > 1 else None,
-    )
-    time_us = np.maximum.reduceat(balanced.duration_us, balanced.first[:-1])
-    part = cut_stages(graph, time_us, plan.model_parts, tolerance)
-    limits = PlacementLimits(devices=plan.mp)
-    return place_in_stages(Aligned(Aligned.Options()), balanced, limits, part, plan.pp)
-
-
-def lowered(plan, **kwargs):
-    template = GroupTemplate.of(placed(plan, **kwargs), plan)
-    return Lowering.of(template, Cluster(gpus=plan.gpus, bandwidth_gbps=1.0))
-
-
-def switch(gpus, gbps):
-    def route(src, dst):
-        return Routes(links=np.column_stack([src, gpus + dst]), latency_us=np.zeros(len(src)))
-
-    return Fabric(gpus=gpus, link_gbps=np.full(2 * gpus, gbps), route=route)
-
-
-def run(lowering, gbps=1e9, kernel="c"):
-    """The timeline of all GPUs, with the nodes of tasks [replicas, micro-batches, tasks]."""
-    builder = TaskBuilder(lowering.plan.gpus, ("work", "sync"))
-    label = np.zeros(len(lowering.template.group.subop), dtype=np.int32)
-    nodes, mark = lowering._iteration(builder, lowering.plan.dp, label, 0)
-    graph = builder.build(mark)
-    return simulate(graph, Network.of(switch(graph.gpus, gbps), graph), kernel=kernel), nodes
-
-
-def pass_times(lowering):
-    """What each kind of pass over each part takes on one device of its stage. [us]"""
-    template = lowering.template
-    group, row = template.group, template.passes.row
-    first = group.device % lowering.plan.mp == 0
-    return np.bincount(
-        row[first & (row >= 0)], group.duration_us[first & (row >= 0)], len(template.passes.sinks)
-    )
 
 
 def critical_path_us(lowering):
@@ -307,10 +246,44 @@ def test_a_refusal_names_the_fullest_stage_and_what_would_do():
     message = str(refused.value)
     assert "gpt with mp=1, pp=4, dp=2, global_batch=16, micro_batch=1, schedule 1f1b, zero=0" in message
     assert "device 0 of stage 0 needs" in message
-    assert 'recompute = "selective" would do, or raise mp or pp, or lower micro_batch' in message
-    states = need.total_bytes.max() - need.activations_bytes.max() / 2
-    with pytest.raises(InfeasibleError, match=r"; raise mp or pp, or lower micro_batch$"):
-        check_memory(placement, attrs.evolve(plan, recompute="full"), states / 3)
+    assert message.endswith('; recompute = "selective" or zero = 1 would do, or raise mp or pp')
+
+
+def refusal(placement, plan, memory_bytes):
+    with pytest.raises(InfeasibleError) as refused:
+        check_memory(placement, plan, memory_bytes)
+    return str(refused.value).rpartition("; ")[2]
+
+
+def test_what_would_do_does():
+    """The smallest change of each kind that fits; then several together; then only more GPUs a replica.
+
+    Of 16 bytes of states a parameter two replicas with zero = 1 keep 10; activations go with the micro-batch.
+    """
+    plan = Plan(mp=1, pp=4, dp=2, global_batch=32, micro_batch=4, recompute="full")
+    placement = placed(plan)
+    use = memory_per_gpu(placement, plan)
+    states, kept = use.states_bytes[use.fullest], use.activations_bytes[use.fullest]
+    larger = "raise mp or pp"
+    half = refusal(placement, plan, states + kept / 2)
+    assert half == f"micro_batch = 2 or zero = 1 would do, or {larger}"
+    both = refusal(placement, plan, states * 10 / 16 + kept / 4)
+    assert both == f"micro_batch = 1 and zero = 1 would do, or {larger}"
+    assert refusal(placement, plan, 0.1 * states) == larger
+
+
+def test_states_alone_are_refused_with_the_level_that_would_do():
+    """16 bytes a parameter on four stages; shared over two replicas in full, 8."""
+    plan = Plan(mp=1, pp=4, dp=2, global_batch=8, micro_batch=1)
+    graph = placed(plan).graph.graph
+    quarter = graph.parameter_elements / 4
+    assert check_parameters(graph, plan, 16 * quarter) == 16 * quarter
+    with pytest.raises(InfeasibleError, match=r"with zero = 1 they would fit, or raise mp or pp$"):
+        check_parameters(graph, plan, 15 * quarter)
+    with pytest.raises(InfeasibleError, match=r"with zero = 3 they would fit"):
+        check_parameters(graph, plan, 8 * quarter)
+    with pytest.raises(InfeasibleError, match=r"has [0-9.]+ kB; raise mp or pp$"):
+        check_parameters(graph, plan, 7 * quarter)
 
 
 @pytest.mark.parametrize("steps", ["fluid", "explicit"])

@@ -51,8 +51,9 @@ def test_rank_order(order):
         ({"schedule": "1b1f"}, "schedule must be one of gpipe, 1f1b, interleaved, zb-h1, got '1b1f'"),
         ({"rank_order": ("mp", "pp")}, "rank_order must name mp, pp and dp once each, from the fastest"),
         ({"rank_order": ("mp", "pp", "dp", "mp")}, "rank_order must name mp, pp and dp once each"),
-        ({"cp": 2}, "cp must be 1, got 2: only mp, pp, dp divide a job so far"),
-        ({"zero": 3}, "zero must be at most 2, got 3: gathering parameters before each pass is not"),
+        ({"cp": 0}, "cp must be at least 1, got 0"),
+        ({"ep": 3}, "ep must divide the dp=2 replicas over which experts are spread, got 3; nearest: 2"),
+        ({"ep": 2, "zero": 3}, "zero must be at most 2 where experts are spread, got 3 with ep=2"),
         ({"zero": 1, "counter_rotating": True}, "counter_rotating must be false where zero is above 0"),
         ({"zero": 4}, "zero must be from 0 to 3, got 4"),
         ({"recompute": "some"}, "recompute must be one of none, selective, full, got 'some'"),
@@ -64,3 +65,28 @@ def test_refusals(changes, message):
         Plan(**{"mp": 1, "pp": 4, "dp": 2, "global_batch": 24, **changes})
     assert message in str(refused.value)
     assert "\n" not in str(refused.value)
+
+
+@pytest.mark.parametrize(
+    "order", [("mp", "cp", "ep", "pp", "dp"), ("mp", "cp", "ep", "dp", "pp"), ("mp", "dp", "pp")]
+)
+def test_rank_order_of_all_degrees(order):
+    """Replica ((outer) ep + inner) cp + part is at the sum of its strides; every GPU has one place.
+
+    Degrees that the order leaves out stand where they usually do: cp after mp, ep before dp.
+    """
+    plan = Plan(mp=2, cp=3, pp=2, dp=4, ep=2, global_batch=4, rank_order=order)
+    assert (plan.gpus, plan.replicas, plan.replica_gpus, plan.block) == (48, 12, 4, 6)
+    assert (plan.expert_replicas, plan.local_batch) == (6, 1)
+    place = plan.positions
+    assert sorted(place.ravel().tolist()) == list(range(48))
+    by_degree = place.reshape(2, 2, 3, 2, 2)
+    for axis, degree in enumerate(("dp", "ep", "cp", "pp", "mp")):
+        assert (np.diff(by_degree, axis=axis) == plan.stride(degree)).all()
+    assert plan.stride("cp") == 2
+
+
+def test_strides_where_nothing_is_left_out():
+    """mp 2, then cp 3, ep 2, pp 2: the outer part of dp is 24 places away."""
+    plan = Plan(mp=2, cp=3, pp=2, dp=4, ep=2, global_batch=4)
+    assert [plan.stride(degree) for degree in ("mp", "cp", "ep", "pp", "dp")] == [1, 2, 6, 12, 24]

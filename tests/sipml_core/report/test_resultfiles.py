@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from sipml_core.errors import ConfigError
-from sipml_core.model.results import CaseResult, Result
+from sipml_core.model.results import LANGUAGE, CaseResult, Result
 from sipml_core.report.resultfiles import prepare_folder, write_atomically, write_result
 
 #: summary.csv of `fakes.case_result`, column by column.
@@ -25,6 +25,7 @@ SUMMARY = {
     "extrapolated": "false", "speedup": "2.5",
     "notes": "first note; second note",
     "pp": "6", "micro_batch": "9", "schedule": "in order", "zero": "2",
+    "bubble": "0.375",
 }  # fmt: skip
 
 
@@ -39,7 +40,23 @@ def result(fakes):
 def test_summary_csv_holds_each_field_in_its_column(result, tmp_path, records):
     write_result(result, tmp_path)
     assert records(tmp_path / "summary.csv") == [SUMMARY]
-    assert list(SUMMARY) == [field.name for field in attrs.fields(CaseResult)]
+    every = attrs.fields(CaseResult)
+    assert list(SUMMARY) == [field.name for field in every if LANGUAGE not in field.metadata]
+
+
+def test_columns_of_language_models_are_there_where_a_row_has_one(fakes, result, tmp_path, records):
+    """In all rows of the file, empty in those of other models; JSON has them in the rows that have them."""
+    both = attrs.evolve(result, cases=(fakes.case_result(), fakes.language_result()))
+    write_result(both, tmp_path)
+    other, language = records(tmp_path / "summary.csv")
+    own = [field.name for field in attrs.fields(CaseResult) if LANGUAGE in field.metadata]
+    assert own
+    assert {other[name] for name in own} == {""}
+    assert language | SUMMARY == language
+    assert [language[name] for name in own] == [str(getattr(both.cases[1], name)) for name in own]
+    first, second = json.loads((tmp_path / "result.json").read_text())["cases"]
+    assert set(second) - set(first) == set(own)
+    assert second["mfu"] == 0.354
 
 
 def test_result_json_holds_each_field_under_its_key(result, tmp_path):

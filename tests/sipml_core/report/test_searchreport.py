@@ -6,6 +6,7 @@ import json
 import attrs
 import pytest
 
+from sipml_core.report.limiting import bound_by
 from sipml_core.report.searchreport import search_footnotes, search_tables, winners_tables, write_search
 from sipml_core.searching.searchresult import SearchResult, SearchRow
 
@@ -19,7 +20,7 @@ def result(rows, best=(), baseline="base"):
 
 #: What `fakes.search_row` prints, and how it looks where it was not simulated, or cannot be.
 SIMULATED = {
-    "mp x dp": "3 x 8",
+    "mp x dp": "3 x 8 (pp 5)",
     "batch": "96",
     "layout": "tensor",
     "placer": "aligned",
@@ -73,14 +74,45 @@ def test_rows_stand_by_simulated_time_then_by_estimate_and_the_infeasible_last(f
 
 def test_eight_rows_are_shown_and_the_best_of_pure_data_parallelism(fakes, columns):
     rows = [fakes.search_row(global_batch=n, time_to_accuracy_s=float(n)) for n in range(1, 13)]
-    rows[10] = attrs.evolve(rows[10], mp=1)
-    rows[11] = attrs.evolve(rows[11], mp=1)
+    rows[10] = attrs.evolve(rows[10], mp=1, pp=1)
+    rows[11] = attrs.evolve(rows[11], mp=1, pp=1)
     (table,) = search_tables(result(rows))
     assert columns(table)["batch"] == [*map(str, range(1, 9)), "11"]
     assert table.caption.plain == "12 candidates in all; every one is in search.csv"
     (whole,) = search_tables(result(rows), shown=None)
     assert whole.row_count == 12
     assert not whole.caption
+
+
+def test_plans_are_shown_where_they_differ(fakes, columns):
+    """Two plans of the same degrees: what tells them apart; a candidate that was not needed says so."""
+    rows = [
+        fakes.search_row(),
+        fakes.search_row(pp=1, schedule="", zero=0, recompute="none", time_to_accuracy_s=14.0),
+        fakes.search_row(**NOT_SIMULATED | {"status": "left out", "reason": "another fits"}),
+    ]
+    (table,) = search_tables(result(rows))
+    assert columns(table)["plan"] == [
+        "in order, micro-batch 4, zero 2, recompute selective", "micro-batch 4",
+        "in order, micro-batch 4, zero 2, recompute selective",
+    ]  # fmt: skip
+    assert columns(table)["estimate"] == ["1.2 ms", "1.2 ms", "left out"]
+
+
+@pytest.mark.parametrize(
+    ("changes", "words"),
+    [
+        ({}, "pipeline 46%, communication 30%"),
+        ({"pp": 1, "exposed_us": 10.0, "compute_us": 30.0}, "idle 46%"),
+        ({"dark_us": 600.0, "idle_us": 0.0}, "dark circuits 54%, communication 30%"),
+        ({"compute_us": 1100.0, "exposed_us": 11.0, "idle_us": 0.0, "dark_us": 0.0}, "compute 99%"),
+        ({"status": "infeasible", "iteration_us": None}, ""),
+    ],
+    ids=["pipeline", "idle", "dark", "compute", "did not run"],
+)
+def test_what_bounds_an_iteration_is_its_largest_part(fakes, changes, words):
+    """Parts of 1111 us; the second is named from 5 % on."""
+    assert bound_by(fakes.case_result(**changes)) == words
 
 
 def test_the_winner_of_a_table_is_bold(fakes):
@@ -91,7 +123,7 @@ def test_the_winner_of_a_table_is_bold(fakes):
 
 def winners(fakes, **changes):
     """A winner (99 s), and two candidates of pure data parallelism, of 400 s and of 300 s."""
-    rows = [fakes.search_row(mp=1, time_to_accuracy_s=seconds) for seconds in (400.0, 300.0)]
+    rows = [fakes.search_row(mp=1, pp=1, time_to_accuracy_s=seconds) for seconds in (400.0, 300.0)]
     rows += [fakes.search_row(time_to_accuracy_s=99.0)]
     return result(rows, [fakes.case_result(**changes)])
 
@@ -99,12 +131,13 @@ def winners(fakes, **changes):
 WINNER = {
     "workload": "model",
     "interconnect": "net",
-    "mp x dp": "3 x 8",
+    "mp x dp": "3 x 8 (pp 6)",
     "batch": "96",
     "iteration": "1.111 ms",
     "to accuracy": "1.65 min",
     "speed-up": "2.50x",
     "pure DP": "5 min",
+    "bound by": "pipeline 46%, communication 30%",
 }
 
 
@@ -132,6 +165,8 @@ RECORD = {
     "estimate_s": "15.6", "time_to_accuracy_s": "13.0", "time_to_goal_s": "13.0",
     "all_reduce": "two-tier", "exchange": "chain",
     "memory_bytes": "8800000000.0", "extrapolated": "true", "tight_memory": "false", "reason": "",
+    "pp": "5", "micro_batch": "4", "schedule": "in order", "zero": "2", "recompute": "selective",
+    "bubble": "0.375",
 }  # fmt: skip
 
 

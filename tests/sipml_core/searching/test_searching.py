@@ -57,7 +57,8 @@ def test_a_row_holds_estimate_simulation_and_the_error_of_the_estimate(found):
         "steps_to_accuracy": STEPS, "estimate_s": pytest.approx(0.072),
         "time_to_accuracy_s": pytest.approx(0.08), "goal": "accuracy", "time_to_goal_s": pytest.approx(0.08),
         "all_reduce": "two-tier", "exchange": "chain", "memory_bytes": 2e9, "extrapolated": False,
-        "tight_memory": False, "reason": "",
+        "tight_memory": False, "reason": "", "pp": 1, "micro_batch": 4, "schedule": "", "zero": 0,
+        "recompute": "none", "bubble": 0.0,
     }  # fmt: skip
     assert rows["fast", 2].error == pytest.approx(0.03125)
     other = rows["slow", 4]

@@ -9,7 +9,7 @@ from sipml_core.testing import (
     PlacerConformance,
     WorkloadConformance,
 )
-from sipml_core.workloads import Gpt, Megatron, ResNet50, Transformer
+from sipml_core.workloads import Gpt, LayerTable, Megatron, ResNet50, Transformer
 
 LAYER = {"layers": 1, "hidden": 64, "heads": 4, "vocabulary": 128}
 
@@ -60,3 +60,16 @@ class TestGpt(WorkloadConformance):
 class TestMegatron(WorkloadConformance):
     workload = Megatron
     options = {**LAYER, "sequence": 32}
+
+
+class TestLayerTable(WorkloadConformance):
+    workload = LayerTable
+    options = {
+        "layers": [
+            {"kind": "embedding", "rows": 128, "features": 64},
+            {"kind": "attention", "heads": 4, "groups": 2, "residual": True},
+            {"kind": "moe", "experts": 4, "per_token": 2, "features": 32, "residual": True},
+        ],
+        "classes": 128,
+        "sequence": 32,
+    }

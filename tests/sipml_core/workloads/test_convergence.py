@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sipml_core.errors import ConfigError
-from sipml_core.workloads import WORKLOADS, Gpt, Megatron, ResNet50, Transformer
+from sipml_core.workloads import SIZED_WORKLOADS, Gpt, Megatron, ResNet50, Transformer
 from sipml_core.workloads.convergence import MEASURED, load_curve, measured_curves
 
 IMAGES = 1_281_167
@@ -166,7 +166,7 @@ def test_unknown_curves_and_missing_files_are_refused(tmp_path):
         Gpt(Gpt.Options(curve=str(tmp_path / "gone.csv")))
 
 
-@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("workload", SIZED_WORKLOADS)
 def test_a_batch_below_one_is_refused(workload):
     """For every model and curve."""
     with pytest.raises(ConfigError, match="global_batch must be at least 1, got 0"):

@@ -4,7 +4,7 @@ import pytest
 
 from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.model.opgraph import Phase, Role
-from sipml_core.workloads import WORKLOADS, Gpt, Megatron, ResNet50, Transformer
+from sipml_core.workloads import SIZED_WORKLOADS, Gpt, Megatron, ResNet50, Transformer
 from sipml_core.workloads.backward import ADAM_FLOPS
 
 MATRIX_KINDS = {"conv", "matmul", "attention"}
@@ -115,7 +115,7 @@ def test_megatron_is_18_billion_in_a_few_thousand_ops():
     assert graph.parameter_elements == 18_449_756_160
 
 
-@pytest.mark.parametrize("workload", WORKLOADS)
+@pytest.mark.parametrize("workload", SIZED_WORKLOADS)
 def test_optimizer_counts_adam_for_what_each_op_uses(workload):
     """12 FLOPs per parameter that an op holds; a tied matrix is updated where each user lives."""
     graph = workload(workload.Options()).graph(1, "mixed")

@@ -88,6 +88,34 @@ static void admit(const ocs_problem *p, uint64_t *seed)
     free(admitted);
 }
 
+/* Pieces in any order, some twice: matched without a conflict where there are enough configurations. */
+static void pieces(const ocs_problem *p, uint64_t *seed)
+{
+    const int64_t count = p->pairs + (p->pairs ? below(seed, (int)p->pairs) : 0);
+    int32_t *src = array(count, 4), *dst = array(count, 4), *colour = array(count, 4);
+    int32_t ends[2 * MOST_GPUS] = {0}, degree = 0;
+
+    for (int64_t k = 0; k < count; k++) {
+        int64_t from = k < p->pairs ? k : below(seed, (int)p->pairs);
+        src[k] = p->src[from];
+        dst[k] = p->dst[from];
+        if (++ends[src[k]] > degree) degree = ends[src[k]];
+        if (++ends[MOST_GPUS + dst[k]] > degree) degree = ends[MOST_GPUS + dst[k]];
+    }
+    EXPECT(ocs_match(p->gpus, count, src, dst, degree + below(seed, 3), colour) == 0);
+    for (int64_t k = 0; k < count; k++)
+        for (int64_t other = 0; other < k; other++)
+            EXPECT(colour[k] != colour[other] || (src[k] != src[other] && dst[k] != dst[other]));
+    if (degree > 1) EXPECT(ocs_match(p->gpus, count, src, dst, degree - 1, colour) == OCS_EOVERFULL);
+    if (count) {
+        src[below(seed, (int)count)] = below(seed, 2) ? -1 : p->gpus;
+        EXPECT(ocs_match(p->gpus, count, src, dst, degree, colour) != 0);
+    }
+    free(src);
+    free(dst);
+    free(colour);
+}
+
 int main(void)
 {
     uint64_t seed = 34;
@@ -121,6 +149,7 @@ int main(void)
         if (status == 0) {
             plan(&problem, &seed);
             admit(&problem, &seed);
+            pieces(&problem, &seed);
         }
         free(src);
         free(dst);

@@ -9,7 +9,7 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { GPUS = 12, TASKS = 150, SENDS = 400, LINKS = 14, WIDTH = 8, PAIRS = GPUS * (GPUS - 1), EDGES = 900 };
+enum { GPUS = 12, TASKS = 150, SENDS = 400, LINKS = 14, WIDTH = 8, PAIRS = GPUS * (GPUS - 1), EDGES = 900, SAMPLES = 8 };
 
 typedef struct job {
     int32_t gpu[TASKS], priority[TASKS + SENDS], successors[EDGES], mark[2], transfer_pair[SENDS];
@@ -19,7 +19,8 @@ typedef struct job {
     int64_t pair_start[PAIRS + 1];
     double pair_weight[PAIRS * WIDTH], latency_us[PAIRS], link_gbps[LINKS];
     double start_us[TASKS + SENDS], end_us[TASKS + SENDS], snapshot_us[3], link_bytes[LINKS], link_busy_us[LINKS];
-    double compute_us[3 * GPUS], exposed_us[3 * GPUS], dark_us[3 * GPUS];
+    double compute_us[3 * GPUS], exposed_us[3 * GPUS], dark_us[3 * GPUS], sample_bytes[SAMPLES * LINKS];
+    engine_record record[SENDS];
     engine_graph graph;
     engine_network network;
     engine_output output;
@@ -94,12 +95,17 @@ static void make_job(job *j, uint64_t seed)
     make_network(j);
     j->graph = (engine_graph){GPUS,          TASKS,   SENDS,         2,
                               j->gpu,        j->duration_us, j->priority, j->size_bytes,
-                              j->hops,       j->succ_start,  j->successors, j->mark};
+                              j->hops,       NULL,           j->succ_start, j->successors, j->mark};
     j->network = (engine_network){PAIRS,         LINKS,        LINKS - 4,      j->pair_src,   j->pair_dst,
                                   j->pair_start, j->pair_link, j->pair_weight, j->latency_us, j->transfer_pair,
                                   j->link_gbps};
     j->output = (engine_output){j->start_us,   j->end_us,  j->snapshot_us, j->compute_us,
-                                j->exposed_us, j->dark_us, j->link_bytes,  j->link_busy_us};
+                                j->exposed_us, j->dark_us, j->link_bytes,  j->link_busy_us,
+                                j->record,     j->sample_bytes, SAMPLES,   0.25};
+    if (seed % 3 == 0) { /* nothing is recorded */
+        j->output.record = NULL;
+        j->output.sample_bytes = NULL;
+    }
 }
 
 /* What a transfer takes of each link. */
@@ -133,6 +139,19 @@ static void expect_complete(job *j, engine *run)
         EXPECT(j->end_us[i] >= j->start_us[i]);
     for (int t = 0; t < SENDS; t++)
         add_to_links(j, t, j->size_bytes[t], bytes);
+    for (int t = 0; t < SENDS && j->output.record; t++) {
+        const engine_record *r = &j->record[t];
+        EXPECT(j->start_us[TASKS + t] <= r->head_us && r->head_us <= r->moved_us && r->moved_us <= r->left_us &&
+               r->left_us <= j->end_us[TASKS + t]);
+        EXPECT(j->size_bytes[t] > 0 ? r->held_by >= 0 && r->held_by < LINKS : r->held_by == -1);
+    }
+    if (j->output.sample_bytes) {
+        double interval;
+        int64_t rows = engine_samples(run, &interval);
+        EXPECT(rows < SAMPLES && (double)(rows + 1) * interval > engine_now_us(run));
+        for (int64_t k = LINKS; k < rows * LINKS; k++)
+            EXPECT(j->sample_bytes[k] >= j->sample_bytes[k - LINKS] * (1 - 1e-12));
+    }
     for (int id = 0; id < LINKS; id++)
         EXPECT(fabs(bytes[id] - j->link_bytes[id]) <= 1e-9 * bytes[id]);
     for (int k = 2 * GPUS; k < 3 * GPUS; k++)
@@ -255,6 +274,8 @@ static void test_refusals(void)
     REFUSED(j.duration_us[0] = NAN, ENGINE_E_VALUE);
     REFUSED(j.size_bytes[0] = -1, ENGINE_E_VALUE);
     REFUSED(j.link_gbps[0] = INFINITY, ENGINE_E_VALUE);
+    REFUSED(j.output.samples = 7, ENGINE_E_VALUE);
+    REFUSED(j.output.sample_us = 0, ENGINE_E_VALUE);
     make_job(&j, 1);
     EXPECT(try_new(&j, 7) == ENGINE_E_VALUE);
     EXPECT(engine_new(&j.graph, &j.network, &j.output, 0, NULL) == ENGINE_E_NULL);

@@ -1,0 +1,195 @@
+"""What would shorten a case: the same tasks simulated again, with one thing about network or GPUs changed."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+
+import attrs
+import numpy as np
+from numpy.typing import NDArray
+
+from sipml_core.cases.case import Case
+from sipml_core.cases.clock import Clock
+from sipml_core.cases.comparing import comparisons
+from sipml_core.cases.compilation import CompiledCase
+from sipml_core.cases.reuse import Reuse
+from sipml_core.cases.simulating import compiled_variants, simulate_case
+from sipml_core.engine import CircuitSettings
+from sipml_core.errors import ConfigError, SipmlError
+from sipml_core.experiment import Experiment
+from sipml_core.model import SILENT, CaseResult, Progress
+from sipml_core.scheduling import ScheduledCircuits
+
+#: Of links that take a part in what is waited for, so many are tried one by one.
+LINKS_TRIED = 3
+#: A network that is as good as infinitely fast.
+_FREE = 1e6
+
+
+@attrs.frozen(kw_only=True)
+class Remedy:
+    """One thing that would be different."""
+
+    name: str
+    change: Callable[[CompiledCase], CompiledCase]
+
+
+@attrs.frozen(kw_only=True)
+class Gain:
+    """What one thing would change, by simulation."""
+
+    name: str
+    #: [us]
+    iteration_us: float
+    #: Part of the iteration that it saves; negative where it takes longer.
+    saved: float
+
+
+class _AlteredCircuits(ScheduledCircuits):
+    """Circuits that carry a multiple of what is planned, or are never dark."""
+
+    def __init__(
+        self, base: ScheduledCircuits, factor: NDArray[np.float64] | float = 1.0, *, instant: bool = False
+    ) -> None:
+        self.__dict__.update(base.__dict__)
+        self._factor, self._instant = factor, instant
+
+    def decide(
+        self, now_us: float, sent_bytes: NDArray[np.float64], backlog_bytes: NDArray[np.float64]
+    ) -> CircuitSettings | None:
+        """Return what the driver decides, altered."""
+        settings = super().decide(now_us, sent_bytes, backlog_bytes)
+        if settings is None:
+            return None
+        kept_gbps = settings.gbps if self._instant else settings.kept_gbps
+        return CircuitSettings(
+            gbps=settings.gbps * self._factor, kept_gbps=kept_gbps * self._factor, dark_us=settings.dark_us
+        )
+
+
+def faster_links(links: NDArray[np.intp] | None, factor: float) -> Callable[[CompiledCase], CompiledCase]:
+    """Return the change that gives links of the network a multiple of their capacity; None: all of them."""
+
+    def change(compiled: CompiledCase) -> CompiledCase:
+        network = compiled.network
+        times = np.full(len(network.link_gbps), factor if links is None else 1.0)
+        if links is not None:
+            times[links] = factor
+        circuits = compiled.circuits
+        if circuits is not None and (times[network.first_circuit :] != 1).any():
+            circuits = _AlteredCircuits(circuits, times[network.first_circuit :])
+        faster = attrs.evolve(network, link_gbps=network.link_gbps * times)
+        return attrs.evolve(compiled, network=faster, circuits=circuits)
+
+    return change
+
+
+def never_dark(compiled: CompiledCase) -> CompiledCase:
+    """Return a case whose circuits are set in no time."""
+    assert compiled.circuits is not None
+    return attrs.evolve(compiled, circuits=_AlteredCircuits(compiled.circuits, instant=True))
+
+
+def no_latency(compiled: CompiledCase) -> CompiledCase:
+    """Return a case whose bytes arrive when they leave."""
+    network = compiled.network
+    at_once = attrs.evolve(network, pair_latency_us=np.zeros_like(network.pair_latency_us))
+    return attrs.evolve(compiled, network=at_once)
+
+
+def balanced_gpus(compiled: CompiledCase) -> CompiledCase:
+    """Return a case in which every GPU computes as long as they do in the mean, its tasks in proportion."""
+    tasks = compiled.tasks
+    real = tasks.gpu >= 0
+    busy_us = np.bincount(tasks.gpu[real], tasks.duration_us[real], minlength=tasks.gpus)
+    mean_us = busy_us[compiled.simulated].mean()
+    scale = np.divide(mean_us, busy_us, out=np.ones_like(busy_us), where=busy_us > 0)
+    duration_us = np.where(real, tasks.duration_us * scale[tasks.gpu], tasks.duration_us)
+    return attrs.evolve(compiled, tasks=attrs.evolve(tasks, duration_us=duration_us))
+
+
+def faster_gpus(compiled: CompiledCase) -> CompiledCase:
+    """Return a case whose tasks take half as long."""
+    tasks = compiled.tasks
+    return attrs.evolve(compiled, tasks=attrs.evolve(tasks, duration_us=tasks.duration_us / 2))
+
+
+def usual_remedies(compiled: CompiledCase, links: Sequence[tuple[str, int]]) -> list[Remedy]:
+    """Return what is tried of a case.
+
+    Parameters
+    ----------
+    links
+        Name and number in the network of those that hold the most back, the first first.
+    """
+    found = [
+        Remedy(name=f"twice the bandwidth of {name}", change=faster_links(np.array([number]), 2.0))
+        for name, number in links[:LINKS_TRIED]
+    ]
+    found.append(Remedy(name="twice the bandwidth of every link", change=faster_links(None, 2.0)))
+    if compiled.circuits is not None and compiled.circuits.interval_us is not None:
+        found.append(Remedy(name="no reconfiguration: circuits are set in no time", change=never_dark))
+    if compiled.network.pair_latency_us.any():
+        found.append(Remedy(name="no latency", change=no_latency))
+    found.append(Remedy(name="GPUs that compute equally long", change=balanced_gpus))
+    found.append(Remedy(name="GPUs twice as fast", change=faster_gpus))
+    found.append(Remedy(name="a network without any limit", change=faster_links(None, _FREE)))
+    return found
+
+
+def case_of(experiment: Experiment, row: CaseResult) -> Case:
+    """Return the case that a row of an experiment is of.
+
+    Raises
+    ------
+    ConfigError
+        The experiment has none.
+    """
+    for comparison in comparisons(experiment):
+        if (comparison.job.label, comparison.interconnect.label) != (row.workload, row.topology):
+            continue
+        for attempt in comparison.attempts:
+            plan = attempt.candidate
+            if attempt.case and (plan.mp, plan.dp, plan.global_batch) == (row.mp, row.dp, row.global_batch):
+                return attempt.case
+    raise ConfigError(f"the experiment has no case {row.workload} on {row.topology} with mp={row.mp}")
+
+
+def gains(
+    case: Case, row: CaseResult, links: Sequence[tuple[str, int]], progress: Progress = SILENT
+) -> list[Gain]:
+    """Return what each of the usual remedies would save, by simulation, the best first.
+
+    Raises
+    ------
+    SipmlError
+        The case does not compile as it did.
+    """
+    reuse = Reuse()
+    found = []
+    count = len(usual_remedies(_variant_of(case, row, reuse), links))
+    for number in range(count):
+        # Compiled afresh: who plans circuits remembers the run before.
+        compiled = _variant_of(case, row, reuse)
+        remedy = usual_remedies(compiled, links)[number]
+        part = progress.part(number, of=count).named(remedy.name)
+        iteration_us = simulate_case(remedy.change(compiled), Clock(), part).row.measured_us
+        saved = 1 - iteration_us / row.measured_us
+        found.append(Gain(name=remedy.name, iteration_us=iteration_us, saved=saved))
+    return sorted(found, key=lambda gain: -gain.saved)
+
+
+def _variant_of(case: Case, row: CaseResult, reuse: Reuse) -> CompiledCase:
+    """Return the variant of a case that a row is of: the one that runs in the same time."""
+    compiled = [
+        each
+        for each in compiled_variants(case, reuse)
+        if (each.plan.exchange, each.plan.all_reduce) == (row.exchange, row.all_reduce)
+    ]
+    if len(compiled) > 1:  # they differ in what circuits are planned for
+        times = [simulate_case(each, Clock()).row.measured_us for each in compiled_variants(case, reuse)
+                 if (each.plan.exchange, each.plan.all_reduce) == (row.exchange, row.all_reduce)]  # fmt: skip
+        compiled = [compiled[int(np.argmin(np.abs(np.array(times) - row.measured_us)))]]
+    if not compiled:
+        raise SipmlError(f"{case.name} has no variant with exchange {row.exchange!r} any more")
+    return compiled[0]

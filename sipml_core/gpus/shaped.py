@@ -1,0 +1,93 @@
+"""Matrix products by shape: tiles, and waves of tiles over the multiprocessors.
+
+A kernel computes its result in tiles, one on each multiprocessor at a time. A tile that is not full costs
+what a full one does (tile quantisation), and so does a last wave with few tiles (wave quantisation); NVIDIA,
+"Matrix Multiplication Background User's Guide". The library takes the best of its tiles, and may divide a
+long contraction over several tiles of the result where these are few. With s parts of k, on P
+multiprocessors,
+
+    waves = ceil(batch x ceil(m / tile_m) x ceil(n / tile_n) x s / P)
+    time  = waves x 2 tile_m tile_n ceil(k / s) / (peak / P x efficiency x share of the tile)
+
+and the least over tiles and s is the time of the product. All else is as in `roofline`.
+"""
+
+from __future__ import annotations
+
+import math
+from typing import Any
+
+from sipml_core.gpus.roofline import Roofline
+from sipml_core.model import MatrixProduct, OpWork
+
+#: Tiles of the result, and the part of the rate of the largest that they reach: a smaller one loads more
+#: for each FLOP. Assumed; with the largest at 0.79 of the peak, square products of 2048 to 12 288 then reach
+#: 0.53 to 0.79 of it, median 0.75, on an A100, where 0.60 to 0.79, median 0.73, were measured.
+TILES = ((256, 128, 1.0), (128, 256, 1.0), (128, 128, 0.85), (128, 64, 0.65), (64, 128, 0.65), (64, 64, 0.45))
+#: Parts into which a contraction may be divided where tiles alone do not fill a wave, each of at least
+#: `SPLIT_K` steps.
+SPLITS = (1, 2, 4, 8, 16)
+SPLIT_K = 256
+
+
+def wave_efficiency(product: MatrixProduct, multiprocessors: int) -> float:
+    """Return the part of the rate of full tiles in full waves that a product reaches.
+
+    Examples
+    --------
+    Two tiles of 256 x 128 on two multiprocessors, and one on two:
+
+    >>> wave_efficiency(MatrixProduct(1, 512, 128, 64), multiprocessors=2)
+    1.0
+    >>> wave_efficiency(MatrixProduct(1, 256, 128, 64), multiprocessors=2)
+    0.85
+    """
+    full = product.batch * product.m * product.n * product.k
+    least = math.inf
+    for rows, columns, share in TILES:
+        tiles = product.batch * math.ceil(product.m / rows) * math.ceil(product.n / columns)
+        for parts in SPLITS:
+            if parts > 1 and (product.k / parts < SPLIT_K or tiles * parts > multiprocessors):
+                break
+            waves = math.ceil(tiles * parts / multiprocessors)
+            least = min(least, waves * rows * columns * math.ceil(product.k / parts) / share)
+    return min(full / (least * multiprocessors), 1.0)
+
+
+class ShapedGpu(Roofline):
+    """A GPU of datasheet peaks whose matrix products take what their shape makes them take.
+
+    Beside the options of `Roofline`: ``fp8_tflops`` (0: it has none), ``multiprocessors``. Of its compute
+    efficiencies "matmul" is that of full tiles in full waves, in TF32, BF16 and FP8; "tf32" that of
+    convolutions in TF32; "attention" that of attention in one kernel, which is no single product.
+    """
+
+    def __init__(self, options: Any) -> None:
+        super().__init__(options)
+        if options.fp8_tflops:
+            self._peak_tflops["fp8"] = options.fp8_tflops
+
+    def compute_us(self, work: OpWork) -> float:
+        """See `Roofline.compute_us` and the module's law."""
+        if not work.products or self._units(work) == "fp32":
+            return super().compute_us(work)
+        # Products of one kernel run one after the other.
+        slowed = sum(
+            product.flops / wave_efficiency(product, self.options.multiprocessors)
+            for product in work.products
+        )
+        asked = sum(product.flops for product in work.products)
+        share = self._compute["matmul"]
+        return float(work.flops * (slowed / asked) / (self._tflops(work) * 1e6 * share))
+
+    def _tflops(self, work: OpWork) -> float:
+        """Return the peak; in FP8 all but matrix products of weights run at mixed precision. [TFLOP/s]"""
+        if work.precision == "fp8" and work.kind != "matmul" and self.options.fp8_tflops:
+            return float(self._peak_tflops["mixed"])
+        return super()._tflops(work)
+
+    def _units(self, work: OpWork) -> str:
+        """Key of the efficiency of a matrix kind: "tf32" is that of convolutions."""
+        if work.precision == "fp8":
+            return work.kind
+        return super()._units(work)

@@ -1,0 +1,329 @@
+"""Rows of `data/training.csv`: each source with its own network, plan and formula."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any
+
+from sipml_core.validating.rows import MeasuredRow, _degrees, _gpt, data_file, read_csv, training_tables
+
+Row = Mapping[str, str]
+
+#: Tables, time that was measured [us], and what was assumed.
+Found = tuple[dict[str, Any], float, str]
+
+#: Largest job that the suite simulates: tasks of one replica.
+MAX_TASKS = 4e6
+
+
+class NotRunError(Exception):
+    """A row that cannot be run, and why."""
+
+
+def training_rows() -> Iterator[MeasuredRow]:
+    """Yield every row of the file but bus bandwidths, which `busbw_rows` has."""
+    for number, row in enumerate(read_csv("training.csv")):
+        if row["id"].startswith("nccl/"):
+            continue
+        prefix = row["id"].partition("/")[0]
+        family, read = SOURCES[prefix]
+        tables, measured_us, assumed, reason = None, 0.0, "", ""
+        try:
+            tables, measured_us, assumed = read(row)
+            _refuse_large(row, tables)
+        except NotRunError as error:
+            reason = str(error)
+        yield MeasuredRow(
+            name=row["id"],
+            family=family,
+            source=row["source"],
+            gpu=row["gpu"],
+            gpus=int(row["n_gpus"]),
+            setup=_setup(row),
+            measured_us=measured_us,
+            fitted=_is_fitted(row, number),
+            tables=tables,
+            assumed=assumed,
+            reason=reason,
+        )
+
+
+def _is_fitted(row: Row, number: int) -> bool:
+    """Return whether a constant was fitted to a row: every second of B200, and of MPT on H100; one GPU's."""
+    half = row["id"].startswith(("simumax-b200/", "mpt/h100_80gb/")) and number % 2 == 0
+    one_gpu = row["id"].startswith(("dlperf/", "resnet50/")) and int(row["n_gpus"]) == 1
+    return half or one_gpu
+
+
+def _refuse_large(row: Row, tables: Mapping[str, Any]) -> None:
+    """Leave out what takes longer than minutes: one replica is simulated whole, every micro-batch of it."""
+    plan = tables["plan"]
+    batches = plan["global_batch"] / plan.get("dp", 1) / plan.get("micro_batch", 1e9)
+    layers = float(row["layers"] or 0) or 32
+    tasks = 50.0 * layers * plan.get("mp", 1) * max(batches, 1.0)
+    if tasks > MAX_TASKS:
+        raise NotRunError(f"about {tasks / 1e6:.0f} million tasks in one replica: hours, not minutes")
+
+
+def _setup(row: Row) -> str:
+    degrees = {key: int(row[name] or 1) for key, name in (("tp", "TP"), ("dp", "DP"), ("pp", "PP"))}
+    model = row["model"].partition(" (")[0]
+    size = f"{row['hidden']} x {row['layers']}" if row["hidden"] and row["model"] == "GPT" else model
+    batch = f", mb {row['micro_batch']}" if row["micro_batch"] else ""
+    return f"{size}, {_degrees(**degrees)}{batch}"
+
+
+def _plan(row: Row, **others: Any) -> dict[str, Any]:
+    """Return degrees and batches as the row states them."""
+    for key in ("TP", "PP", "CP", "EP"):
+        if key in ("CP", "EP") and int(row[key] or 1) > 1:
+            name = {"CP": "context", "EP": "expert"}[key]
+            raise NotRunError(f"{name} parallelism of degree {row[key]} is not simulated")
+    tp, pp = int(row["TP"] or 1), int(row["PP"] or 1)
+    dp = int(row["DP"] or 0) or int(row["n_gpus"]) // (tp * pp)
+    plan = {"mp": tp, "pp": pp, "dp": dp, "global_batch": int(row["global_batch"] or 0), **others}
+    if row["micro_batch"]:
+        plan.setdefault("micro_batch", int(row["micro_batch"]))
+    return plan
+
+
+def _recompute(row: Row) -> str:
+    return {"full": "full", "seq+selective": "selective"}.get(row["recompute"], "none")
+
+
+def _interleaved(row: Row, layers: int) -> dict[str, Any]:
+    """Return the schedule of Megatron-LM with two layers a chunk, or 1F1B where that does not fit."""
+    stages = int(row["PP"] or 1)
+    a_stage = layers // stages
+    chunks = max(a_stage // 2, 1) if a_stage > 2 else a_stage
+    if stages == 1 or chunks < 2 or layers % (stages * chunks):
+        return {}
+    return {"schedule": "interleaved", "chunks": chunks}
+
+
+def sc21_flops(row: Row) -> float:
+    """Return the FLOPs of a step by the formula of SC'21, with full recomputation (equation 3)."""
+    b, s, n_layers = float(row["global_batch"]), float(row["seq"]), float(row["layers"])
+    h, v = float(row["hidden"]), float(row["vocab"])
+    return 96.0 * b * s * n_layers * h**2 * (1.0 + s / (6.0 * h) + v / (16.0 * n_layers * h))
+
+
+def model_flops(row: Row) -> float:
+    """Return the FLOPs of a step without recomputation."""
+    b, s, n_layers = float(row["global_batch"]), float(row["seq"]), float(row["layers"])
+    h, v = float(row["hidden"]), float(row["vocab"])
+    return 72.0 * b * s * n_layers * h**2 * (1.0 + s / (6.0 * h) + v / (12.0 * n_layers * h))
+
+
+def _dlperf(row: Row) -> Found:
+    """DLPerf's V100 servers, wired as a cube mesh; gradients at the end in Megatron-LM, overlapped in OneFlow."""
+    gpus = int(row["n_gpus"])
+    mesh = {8: "v100_cube_mesh.csv", 16: "v100_cube_mesh_pair.csv"}.get(gpus)
+    topology: dict[str, Any] = {"name": "elect-cluster", "uplink_gbps": 100.0}
+    if mesh:
+        topology = {"name": "graph", "file": data_file(mesh), "server_gpus": 8}
+    overlapped = row["id"].endswith("OneFlow")
+    plan = _plan(row, recompute="full", bucket_bytes="25 MB" if overlapped else "1 TB")
+    tables = training_tables(
+        gpu="v100-16gb", gpus=gpus, port_gbytes_per_s=150.0, plan=plan, topology=topology,
+        workload=_gpt(row["layers"], row["hidden"], row["heads"], row["seq"], int(row["vocab"])),
+    )  # fmt: skip
+    return tables, int(row["global_batch"]) / float(row["measured"]) * 1e6, ""
+
+
+def _sc21(row: Row) -> Found:
+    """SC'21, table 1: A100 servers with 8 x 200 Gb/s, full recomputation, interleaved stages."""
+    layers = int(row["layers"])
+    plan = _plan(row, recompute="full", bucket_bytes="1 TB", **_interleaved(row, layers))
+    plan.setdefault("micro_batch", 1 if plan["pp"] > 1 else 4)
+    tables = training_tables(
+        gpu="a100-80gb", gpus=int(row["n_gpus"]), port_gbytes_per_s=300.0, server_gbps=1600.0, plan=plan,
+        workload=_gpt(row["layers"], row["hidden"], row["heads"], row["seq"], int(row["vocab"])),
+    )  # fmt: skip
+    time_us = sc21_flops(row) / (int(row["n_gpus"]) * float(row["measured"]) * 1e6)
+    return tables, time_us, f"micro-batch {plan['micro_batch']}"
+
+
+def _seqsel(row: Row) -> Found:
+    """Korthikanti et al. 2022, table 5."""
+    if not row["layers"]:
+        # Table 3 of the same paper: 1T is 128 layers of 25600 with 160 heads.
+        row = {**row, "layers": "128", "hidden": "25600", "heads": "160"}
+    plan = _plan(row, recompute=_recompute(row), bucket_bytes="1 TB")
+    plan.setdefault("micro_batch", 4 if plan["pp"] == 1 else 1)
+    plan["layout"] = "tensor" if row["recompute"].startswith("seq") else "megatron"
+    tables = training_tables(
+        gpu="a100-80gb", gpus=int(row["n_gpus"]), port_gbytes_per_s=300.0, server_gbps=1600.0, plan=plan,
+        workload=_gpt(row["layers"], row["hidden"], row["heads"], row["seq"], int(row["vocab"])),
+    )  # fmt: skip
+    return tables, float(row["measured"]) * 1e6, f"micro-batch {plan['micro_batch']}"
+
+
+def _megatron_h100(row: Row) -> Found:
+    """Megatron-LM's table for H100: TFLOP/s of the model, distributed optimizer, sequence parallelism."""
+    plan = _plan(row, zero=1, layout="tensor", **_interleaved(row, int(row["layers"])))
+    plan.setdefault("micro_batch", 1)
+    tables = training_tables(
+        gpu="h100-80gb", gpus=int(row["n_gpus"]), port_gbytes_per_s=450.0, server_gbps=3200.0, plan=plan,
+        workload=_gpt2(row["layers"], row["hidden"], row["heads"], row["seq"], int(row["vocab"]), dropout=0.0),
+    )  # fmt: skip
+    time_us = model_flops(row) / (int(row["n_gpus"]) * float(row["measured"]) * 1e6)
+    return tables, time_us, "micro-batch 1, fused attention, no recomputation, 8 x 400 Gb/s"
+
+
+def _mpt(row: Row) -> Found:
+    """llm-foundry: FSDP in units of a layer, fused attention."""
+    shared = {"FULL_SHARD": 3, "SHARD_GRAD_OP": 2}[row["sharding"]]
+    a100 = row["gpu"].startswith("a100")
+    unit_bytes = 24.0 * float(row["hidden"]) ** 2
+    plan = _plan(row, zero=shared, recompute=_recompute(row), bucket_bytes=unit_bytes)
+    tables = training_tables(
+        gpu=row["gpu"].replace("_", "-"), gpus=int(row["n_gpus"]),
+        port_gbytes_per_s=300.0 if a100 else 450.0, server_gbps=1600.0 if a100 else 3200.0, plan=plan,
+        workload=_gpt2(row["layers"], row["hidden"], row["heads"], row["seq"], int(row["vocab"]), dropout=0.0),
+    )  # fmt: skip
+    tokens = int(row["global_batch"]) * int(row["seq"]) / int(row["n_gpus"])
+    return tables, tokens / float(row["measured"]) * 1e6, "" if a100 else "8 x 400 Gb/s a server"
+
+
+def _gpt2(
+    layers: str | int, hidden: str | int, heads: str | int, sequence: str | int, vocabulary: int,
+    *, dropout: float, tied: bool = True,
+) -> dict[str, Any]:  # fmt: skip
+    """Return a GPT by its configuration, with fused attention."""
+    return {
+        "sequence": int(sequence),
+        "configuration": {
+            "model_type": "gpt2", "n_embd": int(hidden), "n_layer": int(layers), "n_head": int(heads),
+            "n_positions": int(sequence), "vocab_size": vocabulary, "resid_pdrop": dropout,
+            "tie_word_embeddings": tied,
+        },
+    }  # fmt: skip
+
+
+def _llama(
+    layers: int, hidden: int, heads: int, groups: int, width: int, vocabulary: int, sequence: int
+) -> Any:
+    return {
+        "sequence": sequence,
+        "configuration": {
+            "model_type": "llama", "hidden_size": hidden, "intermediate_size": width,
+            "num_hidden_layers": layers, "num_attention_heads": heads, "num_key_value_heads": groups,
+            "vocab_size": vocabulary, "max_position_embeddings": sequence, "tie_word_embeddings": False,
+        },
+    }  # fmt: skip
+
+
+#: Shapes as published: layers, and the workload at a sequence.
+_NEMO: Mapping[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
+    "GPT3-20B": (44, lambda s: _gpt2(44, 6144, 48, s, 51200, dropout=0.1)),
+    "GPT3-175B": (96, lambda s: _gpt2(96, 12288, 96, s, 51200, dropout=0.1)),
+    "LLAMA2-7B": (32, lambda s: _llama(32, 4096, 32, 32, 11008, 32000, s)),
+    "LLAMA2-13B": (40, lambda s: _llama(40, 5120, 40, 40, 13824, 32000, s)),
+    "Nemotron-8B": (32, lambda s: _gpt2(32, 4096, 32, s, 256000, dropout=0.0, tied=False)),
+}
+
+
+def _nemo(row: Row) -> Found:
+    """NeMo 24.07 in FP8 on DGX H100: distributed optimizer, sequence parallelism, interleaved stages."""
+    if row["model"] not in _NEMO:
+        raise NotRunError(f"no shape of {row['model']} is at hand")
+    layers, workload = _NEMO[row["model"]]
+    plan = _plan(row, zero=1, layout="tensor", **_interleaved(row, layers))
+    sequence = int(row["seq"])
+    tables = training_tables(
+        gpu="h100-80gb", gpus=int(row["n_gpus"]), port_gbytes_per_s=450.0, server_gbps=3200.0, plan=plan,
+        workload=workload(sequence), precision="fp8",
+    )  # fmt: skip
+    tokens = int(row["global_batch"]) * sequence / int(row["n_gpus"])
+    return tables, tokens / float(row["measured"]) * 1e6, "two layers a chunk of a stage"
+
+
+#: SimuMax's models: those of Llama 3 with fewer layers.
+_SIMUMAX = {
+    "llama3_70b": lambda layers, s: _llama(layers, 8192, 64, 8, 28672, 128256, s),
+    "llama3_405b": lambda layers, s: _llama(layers, 16384, 128, 8, 53248, 128256, s),
+}
+
+
+def _simumax(row: Row) -> Found:
+    """SimuMax's measured steps on one server of 8 B200."""
+    name = row["id"].partition("/")[2]
+    family = next((known for known in _SIMUMAX if name.startswith(known)), None)
+    if family is None:
+        raise NotRunError("expert parallelism is not simulated")
+    layers = 12 if "l12" in name else 4
+    batches, micro_batch = int(row["grad_accum"]), int(row["micro_batch"])
+    plan = _plan(row, zero=1, layout="tensor")
+    plan["global_batch"] = plan["dp"] * batches * micro_batch
+    tables = training_tables(
+        gpu="b200-180gb", gpus=int(row["n_gpus"]), port_gbytes_per_s=900.0, plan=plan,
+        workload=_SIMUMAX[family](layers, int(row["seq"])),
+    )  # fmt: skip
+    return tables, float(row["measured"]) * 1e3, "distributed optimizer"
+
+
+_DLE_GPUS = {
+    "v100-16GB": ("v100-16gb", 150.0),
+    "a100-80GB": ("a100-80gb", 300.0),
+    "a100-40GB": ("a100-40gb", 300.0),
+}
+
+
+def _single_server(row: Row, workload: Mapping[str, Any], batch: int, per_step: float) -> Found:
+    gpu, port = _DLE_GPUS[row["gpu"]]
+    gpus = int(row["n_gpus"])
+    topology = None
+    if gpus == 8 and gpu == "v100-16gb":
+        topology = {"name": "graph", "file": data_file("v100_cube_mesh.csv"), "server_gpus": 8}
+    plan = {"mp": 1, "dp": gpus, "global_batch": batch}
+    tables = training_tables(
+        gpu=gpu, gpus=gpus, port_gbytes_per_s=port, workload=workload, plan=plan, precision=row["precision"],
+        topology=topology,
+    )  # fmt: skip
+    return tables, per_step / float(row["measured"]) * 1e6, ""
+
+
+def _resnet(row: Row) -> Found:
+    """DeepLearningExamples, ResNet-50 v1.5: images/s."""
+    batch = int(row["global_batch"])
+    return _single_server(row, {"name": "resnet50"}, batch, batch)
+
+
+def _transformer(row: Row) -> Found:
+    """DeepLearningExamples, Transformer-big of 2019: words of the target/s, sentences taken as 32 words."""
+    batch = int(row["micro_batch"]) * int(row["n_gpus"])
+    words = int(row["seq"])
+    workload = {
+        "name": "transformer", "layers": int(row["layers"]), "hidden": int(row["hidden"]),
+        "feed_forward": 4096, "heads": int(row["heads"]), "vocabulary": int(row["vocab"]),
+        "source_sequence": words, "target_sequence": words,
+    }  # fmt: skip
+    tables, time_us, _ = _single_server(row, workload, batch, batch * words)
+    return tables, time_us, "sentences of 32 words"
+
+
+def _unstated(row: Row) -> Found:
+    _plan(row)
+    raise NotRunError("sequence, batch or layers are not stated")
+
+
+def _time_to_train(row: Row) -> Found:
+    raise NotRunError("a time to train: neither the plan nor the steps are stated")
+
+
+#: By the first part of a row's name: what tables call the source, and how its rows are read.
+SOURCES: Mapping[str, tuple[str, Callable[[Row], Found]]] = {
+    "dlperf": ("DLPerf, V100", _dlperf),
+    "megatron-sc21": ("Megatron SC'21", _sc21),
+    "megatron-h100": ("Megatron-LM on H100", _megatron_h100),
+    "seqsel": ("Korthikanti et al.", _seqsel),
+    "mpt": ("llm-foundry MPT", _mpt),
+    "dle-transformer": ("Transformer-big", _transformer),
+    "resnet50": ("ResNet-50", _resnet),
+    "nemo2407": ("NeMo 24.07, FP8", _nemo),
+    "megatron-bridge": ("Megatron-Bridge, FP8", _unstated),
+    "llama3-405b": ("Llama 3", _unstated),
+    "simumax-b200": ("SimuMax, B200", _simumax),
+    "mlperf51": ("MLPerf", _time_to_train),
+}

@@ -1,0 +1,251 @@
+"""Experts spread over replicas, and sequences shared by replicas: bytes, memory, ends, folding, refusals."""
+
+import json
+
+import numpy as np
+import pytest
+
+from sipml_core.cases import run_experiment
+from sipml_core.errors import ConfigError
+from sipml_core.experiment import read_experiment
+from sipml_core.plugin import load
+
+#: Hidden 48, 6 heads on 6 of keys of 8 features, inner 64, 2 layers, 6 experts of which a token meets 2.
+HIDDEN, KEYS, LAYERS, CHOSEN, EXPERTS, INNER, SEQUENCE = 48, 48, 2, 2, 6, 64, 48
+LLAMA = {
+    "model_type": "llama", "hidden_size": HIDDEN, "intermediate_size": INNER, "num_hidden_layers": LAYERS,
+    "num_attention_heads": 6, "num_key_value_heads": 6, "vocab_size": 100,
+    "max_position_embeddings": SEQUENCE,
+}  # fmt: skip
+MIXTRAL = {
+    **LLAMA,
+    "model_type": "mixtral", "num_local_experts": EXPERTS, "num_experts_per_tok": CHOSEN,
+}  # fmt: skip
+NETWORKS = ("elect-flat", "elect-cluster", "sip-ocs", "sip-ring")
+
+
+@pytest.fixture(scope="module")
+def run(tmp_path_factory):
+    """run(model, gpus, options of the model, network, engine.fold, **plan): its row."""
+    folder = tmp_path_factory.mktemp("models")
+
+    def simulate(model, gpus, *, topology="elect-flat", fold="auto", options=(), **plan):
+        path = folder / f"{model['model_type']}.json"
+        path.write_text(json.dumps(model))
+        table = {"name": topology} | ({"server_gpus": 2} if topology == "elect-cluster" else {})
+        tables = {
+            "title": "t",
+            "cluster": {"gpus": gpus, "bandwidth_gbps": 100.0},
+            "gpu": {"name": "a100"},
+            "plan": {"mp": 1, "global_batch": 24, "layout": "tensor", "placer": "aligned", "tau_us": 0.01}
+            | plan,
+            "workload": [{"name": "hf", "file": str(path), **dict(options)}],
+            "topology": [table],
+            "engine": {"fold": fold},
+        }
+        (case,) = run_experiment(read_experiment(tables, load())).cases
+        return case
+
+    return simulate
+
+
+def rows_bytes(gpus, mp, dp, ep):
+    """Of all GPUs in an iteration of 24 samples: 4 all-to-alls a layer, each T K h 2 (e - 1) / e bytes.
+
+    Each device of a group sends a part in mp of them.
+    """
+    tokens = 24 * SEQUENCE // dp
+    return gpus * LAYERS * 4 * tokens * CHOSEN * HIDDEN * 2 * (ep - 1) / ep / mp
+
+
+def keys_bytes(gpus, mp, dp, cp, gathers=2):
+    """Keys and values 4 (s / c) b h_kv (c - 1) / t bytes a layer: gathered forward and back, scattered."""
+    samples = 24 // dp
+    return gpus * LAYERS * (gathers + 1) * 4 * (SEQUENCE / cp) * samples * KEYS * (cp - 1) / mp
+
+
+@pytest.mark.parametrize(
+    ("gpus", "mp", "dp", "ep"), [(2, 1, 2, 2), (3, 1, 3, 3), (8, 2, 4, 2), (8, 1, 8, 2), (24, 2, 12, 6)]
+)
+@pytest.mark.parametrize("zero", [0, 1])
+def test_rows_of_experts(run, gpus, mp, dp, ep, zero):
+    """Bytes of the formula; experts / e and their states; gradients summed by those that have the same."""
+    plan = {"mp": mp, "dp": dp, "zero": zero}
+    alone, spread = run(MIXTRAL, gpus, **plan), run(MIXTRAL, gpus, ep=ep, **plan)
+    assert alone.expert_bytes == 0
+    assert spread.expert_bytes == pytest.approx(rows_bytes(gpus, mp, dp, ep), rel=1e-12)
+    assert spread.tensor_bytes == pytest.approx(alone.tensor_bytes, rel=1e-12)
+    assert spread.network_bytes == pytest.approx(
+        spread.gradient_bytes + spread.tensor_bytes + spread.expert_bytes, rel=1e-12
+    )
+
+    experts = LAYERS * EXPERTS * 3 * HIDDEN * INNER / mp
+    shared = [experts * 2, experts * 2, experts * 12]
+    for name, size, level in zip(("parameters", "gradients", "optimizer"), shared, (3, 2, 1), strict=True):
+        before, after = (getattr(row, f"memory_{name}_bytes") for row in (alone, spread))
+        # Optimizer states are divided by the replicas that have the same experts: fewer than all.
+        saved = size * (1 - 1 / ep) if zero < level else size / dp - size / ep / (dp / ep)
+        assert before - after == pytest.approx(saved, abs=1)
+    # Each replica sums its part of the experts over dp / ep in place of all of them over dp.
+    ring = 2 * experts * 2 * mp
+    assert alone.gradient_bytes - spread.gradient_bytes == pytest.approx(
+        ring * (dp - 1) - ring * (dp / ep - 1)
+    )
+
+
+@pytest.mark.parametrize(
+    ("gpus", "mp", "cp", "dp"), [(2, 1, 2, 1), (3, 1, 3, 1), (8, 2, 2, 2), (8, 1, 4, 2), (24, 3, 8, 1)]
+)
+@pytest.mark.parametrize("context", ["ring", "all-gather"])
+def test_keys_and_values(run, gpus, mp, cp, dp, context):
+    """Bytes of the formula; activations / c; every GPU has as much to compute; rings are no slower."""
+    found = run(LLAMA, gpus, mp=mp, cp=cp, dp=dp, context=context)
+    assert found.context_bytes == pytest.approx(keys_bytes(gpus, mp, dp, cp), rel=1e-12)
+    whole = run(LLAMA, gpus // cp, mp=mp, dp=dp)
+    assert found.memory_activations_bytes == pytest.approx(whole.memory_activations_bytes / cp, rel=1e-3)
+    assert found.memory_parameters_bytes == whole.memory_parameters_bytes
+    assert found.compute_max_us == pytest.approx(found.compute_us, rel=1e-3)
+
+
+def test_recomputation_gathers_keys_once_more(run):
+    """Forward, forward again, and back."""
+    found = run(LLAMA, 8, cp=4, dp=2, recompute="full")
+    # The last segment is not made again: one layer of two.
+    assert keys_bytes(8, 1, 2, 4) < found.context_bytes <= keys_bytes(8, 1, 2, 4, gathers=3)
+
+
+def test_a_ring_hides_what_an_all_gather_does_not(run):
+    """The same bytes; attention works on the keys that are there while others come in."""
+    slow = {"mp": 1, "cp": 4, "dp": 2}
+    ring, gather = (run(LLAMA, 8, context=context, **slow) for context in ("ring", "all-gather"))
+    assert ring.context_bytes == gather.context_bytes
+    assert ring.iteration_us < gather.iteration_us
+
+
+@pytest.mark.parametrize("model", [MIXTRAL, LLAMA])
+def test_degrees_of_one_change_nothing(run, model):
+    """To the last digit, and whatever else says how: context, skew."""
+    plain = run(model, 8, mp=2, dp=4, micro_batch=3)
+    options = {"skew": 1.0} if model is MIXTRAL else {}
+    assert (
+        run(model, 8, mp=2, dp=4, micro_batch=3, ep=1, cp=1, context="all-gather", options=options) == plain
+    )
+
+
+@pytest.mark.parametrize("topology", NETWORKS)
+@pytest.mark.parametrize(
+    "plan",
+    [
+        {"dp": 8, "ep": 2},
+        {"mp": 2, "dp": 4, "ep": 2, "pp": 1, "zero": 2, "micro_batch": 3},
+        {"cp": 2, "dp": 4, "ep": 2, "micro_batch": 2},
+        {"cp": 2, "dp": 2, "pp": 2, "ep": 2, "micro_batch": 6},
+    ],
+)
+def test_folding_is_exact_on_every_network(run, topology, plan):
+    """The first blocks stand for all; bytes are the same on every network, and nothing ends too early."""
+    folded, whole = (run(MIXTRAL, 8, topology=topology, fold=fold, **plan) for fold in ("auto", "never"))
+    assert folded.status == whole.status
+    if whole.ran:
+        assert folded.iteration_us == pytest.approx(whole.iteration_us, rel=1e-9)
+        assert folded.expert_bytes == pytest.approx(whole.expert_bytes, rel=1e-12)
+        assert folded.iteration_us >= folded.lower_bound_us * (1 - 1e-9)
+        flat = run(MIXTRAL, 8, **plan)
+        assert whole.expert_bytes == pytest.approx(flat.expert_bytes, rel=1e-12)
+        assert whole.context_bytes == pytest.approx(flat.context_bytes, rel=1e-12)
+
+
+@pytest.mark.parametrize("layout", ["auto", "sample", "tensor", "megatron"])
+@pytest.mark.parametrize("placer", ["algorithm1", "aligned"])
+def test_every_layout_exchanges_all_rows(run, layout, placer):
+    """No rows are lost: those of the formula, and where every GPU has all tokens mp times as many."""
+    found = run(MIXTRAL, 8, mp=2, dp=4, ep=2, layout=layout, placer=placer)
+    once = rows_bytes(8, 2, 4, 2)
+    assert once * (1 - 1e-12) <= found.expert_bytes <= 2 * once * (1 + 1e-12)
+
+
+def test_a_skew_moves_tokens_and_makes_the_largest_wait(run):
+    """Rows are conserved: each replica gets e times its part, all together as many as before."""
+    plan = {"dp": 6, "ep": 6}
+    balanced, skewed = (run(MIXTRAL, 6, options={"skew": skew}, **plan) for skew in (0.0, 1.0))
+    assert balanced == run(MIXTRAL, 6, **plan)
+    assert skewed.expert_bytes == pytest.approx(balanced.expert_bytes, rel=1e-12)
+    assert skewed.compute_us == pytest.approx(balanced.compute_us, rel=0.02)
+    assert skewed.compute_max_us > balanced.compute_max_us
+    assert skewed.iteration_us > balanced.iteration_us
+    assert skewed == run(MIXTRAL, 6, options={"skew": 1.0}, **plan)
+    other = run(MIXTRAL, 6, options={"skew": 1.0, "skew_seed": 1}, **plan)
+    assert other.iteration_us != skewed.iteration_us
+
+
+def test_a_capacity_keeps_the_balance_and_says_what_is_dropped(run):
+    """Room for 1.5 times the mean: 3 rows for 2; with a skew what is beyond is dropped."""
+    plan = {"dp": 6, "ep": 6}
+    dropless = run(MIXTRAL, 6, **plan)
+    roomy = run(MIXTRAL, 6, options={"capacity_factor": 1.5}, **plan)
+    skewed = run(MIXTRAL, 6, options={"capacity_factor": 1.5, "skew": 1.0}, **plan)
+    assert roomy.expert_bytes == pytest.approx(1.5 * dropless.expert_bytes, rel=1e-12)
+    assert skewed.iteration_us == roomy.iteration_us
+    assert any("rows of experts are dropped" in note for note in skewed.notes)
+
+
+def test_shares_of_ranks_are_those_of_their_experts():
+    """Six experts on three replicas: two each, in order; a skew of 0 is balance."""
+    from sipml_core.workloads import WORKLOADS
+    from sipml_core.workloads.routing import expert_shares
+
+    (mixtral,) = (workload for workload in WORKLOADS if workload.name == "mixtral-8x7b")
+    model = mixtral(mixtral.Options(skew=0.5, skew_seed=3))
+    shares = expert_shares(8, 0.5, 3, 7)
+    assert model.rank_shares(7, 4) == pytest.approx(shares.reshape(4, 2).sum(axis=1))
+    assert sum(model.rank_shares(7, 4)) == pytest.approx(1.0)
+    assert mixtral(mixtral.Options()).rank_shares(7, 4) == (0.25,) * 4
+    assert not np.array_equal(expert_shares(8, 0.5, 3, 6), shares)
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "message"),
+    [
+        (
+            MIXTRAL,
+            {"dp": 8, "ep": 3},
+            "ep must divide the dp=8 replicas over which experts are spread, got 3",
+        ),
+        (MIXTRAL, {"dp": 8, "ep": 4}, "plan.ep must divide the 6 experts of a layer, got 4; nearest: 3"),
+        (MIXTRAL, {"dp": 8, "ep": 2, "zero": 3}, "zero must be at most 2 where experts are spread, got 3"),
+        (LLAMA, {"dp": 8, "ep": 2}, "plan.ep must be 1, got 2: 'hf' has no experts"),
+        (LLAMA, {"cp": 16, "dp": 1}, "cp must divide 8 GPUs, got 16; nearest: 8 or 4"),
+        (
+            LLAMA,
+            {"mp": 4, "dp": 2},
+            "plan.mp must divide the 6 heads of keys and values with layout 'tensor'",
+        ),
+    ],
+)
+def test_what_does_not_divide_is_refused(run, model, plan, message):
+    """Key, rule, value, and the nearest that would do."""
+    with pytest.raises(ConfigError, match=message) as refused:
+        run(model, 8, **plan)
+    assert "\n" not in str(refused.value)
+
+
+def test_a_sequence_that_cannot_be_cut_in_chunks_is_refused(run):
+    """46 tokens in 2 x 2 chunks: 23 is prime; plain attention has no parts."""
+    with pytest.raises(
+        ConfigError, match="cp must cut the sequence of 46 tokens into 2 cp equal chunks, got 2; nearest: 1"
+    ):
+        run(LLAMA, 8, cp=2, dp=4, options={"sequence": 46})
+    with pytest.raises(ConfigError, match='cp must be 1 with attention = "plain", got 2'):
+        run(LLAMA, 8, cp=2, dp=4, options={"attention": "plain"})
+
+
+def test_other_models_have_neither():
+    tables = {
+        "title": "t",
+        "cluster": {"gpus": 4, "bandwidth_gbps": 100.0},
+        "plan": {"mp": 1, "cp": 2, "dp": 2, "global_batch": 4},
+        "workload": [{"name": "resnet50", "image": 32}],
+        "topology": [{"name": "elect-flat"}],
+    }
+    with pytest.raises(ConfigError, match=r"plan\.cp must be 1 for 'resnet50', got 2"):
+        read_experiment(tables, load())
