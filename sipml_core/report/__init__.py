@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from sipml_core.report.casepictures import PictureLook
     from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
     from sipml_core.report.collectivetables import ELEMENT_BYTES, collective_table, write_collectives
+    from sipml_core.report.comparison import compared, result_pairs
+    from sipml_core.report.comparisonreport import comparison_lines, comparison_tables
     from sipml_core.report.components import (
         component_page,
         components_table,
@@ -46,7 +48,7 @@ if TYPE_CHECKING:
         search_rows,
     )
     from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
-    from sipml_core.report.resultfiles import prepare_folder, write_result
+    from sipml_core.report.resultfiles import prepare_folder, write_atomically, write_result
     from sipml_core.report.resultpictures import times_picture
     from sipml_core.report.searchreport import (
         SHOWN,
@@ -56,7 +58,9 @@ if TYPE_CHECKING:
         write_search,
     )
     from sipml_core.report.sharedreport import shared_table, write_shared
+    from sipml_core.report.sweepreport import sweep_footnotes, sweep_tables, write_sweep
     from sipml_core.report.tables import footnotes, result_tables
+    from sipml_core.report.validationreport import validation_lines, validation_table, write_predictions
     from sipml_core.report.whyreport import Why, why_tables
 
 #: What each file of the room gives to others.
@@ -96,6 +100,14 @@ _GIVES = {
         "summary_lines",
         "write_plan",
     ),
+    "comparison": (
+        "compared",
+        "result_pairs",
+    ),
+    "comparisonreport": (
+        "comparison_lines",
+        "comparison_tables",
+    ),
     "collectivetables": (
         "ELEMENT_BYTES",
         "collective_table",
@@ -132,6 +144,7 @@ _GIVES = {
     "resultpictures": ("times_picture",),
     "resultfiles": (
         "prepare_folder",
+        "write_atomically",
         "write_result",
     ),
     "searchreport": (
@@ -145,9 +158,19 @@ _GIVES = {
         "shared_table",
         "write_shared",
     ),
+    "sweepreport": (
+        "sweep_footnotes",
+        "sweep_tables",
+        "write_sweep",
+    ),
     "tables": (
         "footnotes",
         "result_tables",
+    ),
+    "validationreport": (
+        "validation_lines",
+        "validation_table",
+        "write_predictions",
     ),
 }
 
@@ -164,6 +187,9 @@ __all__ = [
     "case_picture",
     "chosen_cases",
     "collective_table",
+    "compared",
+    "comparison_lines",
+    "comparison_tables",
     "component_page",
     "components_table",
     "counts_tables",
@@ -185,6 +211,7 @@ __all__ = [
     "repeated",
     "reproduction_footnotes",
     "result_page",
+    "result_pairs",
     "result_tables",
     "row_of",
     "search_footnotes",
@@ -194,20 +221,27 @@ __all__ = [
     "shared_table",
     "strategy_tables",
     "summary_lines",
+    "sweep_footnotes",
+    "sweep_tables",
     "times_picture",
     "trace_lines",
+    "validation_lines",
+    "validation_table",
     "why_tables",
     "winner_tables",
     "winners_tables",
+    "write_atomically",
     "write_collectives",
     "write_details",
     "write_finding",
     "write_page",
     "write_picture",
     "write_plan",
+    "write_predictions",
     "write_result",
     "write_search",
     "write_shared",
+    "write_sweep",
 ]
 
 

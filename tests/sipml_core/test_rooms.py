@@ -16,6 +16,7 @@ CONTRACT = {*BASE, "plugin"}
 STEPS = {
     *CONTRACT, "communication", "experiment", "partition", "placement", "lowering", "engine", "scheduling",
 }  # fmt: skip
+SEARCHED = {*STEPS, "details", "cases", "store", "executing"}
 MAY_IMPORT = {
     "errors": set(),
     "fields": {"errors"},
@@ -35,10 +36,15 @@ MAY_IMPORT = {
     "estimators": {*CONTRACT, "engine"},
     "scheduling": {*CONTRACT, "engine"},
     "cases": {*STEPS, "details"},
-    "searching": {*STEPS, "cases"},
+    "store": {*STEPS, "cases"},
+    "executing": CONTRACT,
+    "searching": SEARCHED,
     "sharing": {*STEPS, "cases"},
-    "reproduce": {*STEPS, "cases", "searching"},
-    "report": {*STEPS, "details", "cases", "searching", "sharing", "reproduce"},
+    "sweeping": {*SEARCHED, "searching"},
+    "reproduce": {*SEARCHED, "searching", "sweeping"},
+    "validating": {*STEPS, "cases", "executing"},
+    "calibrating": {*STEPS, "cases"},
+    "report": {*SEARCHED, "searching", "sharing", "sweeping", "reproduce", "validating"},
     "templates": CONTRACT,
     "bundled": {
         *CONTRACT,
@@ -51,9 +57,19 @@ MAY_IMPORT = {
         "allocation",
     },
     "testing": {*STEPS, "workloads", "gpus", "cases"},
-    "cli": {*STEPS, "details", "cases", "searching", "sharing", "reproduce", "report", "templates"},
+    "cli": {
+        *SEARCHED,
+        "searching",
+        "sharing",
+        "sweeping",
+        "reproduce",
+        "validating",
+        "calibrating",
+        "report",
+        "templates",
+    },
     "__main__": {"cli"},
-    "frontdoor": {*STEPS, "details", "cases", "searching", "report"},
+    "frontdoor": {*SEARCHED, "searching", "sweeping", "report"},
     "__init__": {"frontdoor"},
 }
 
