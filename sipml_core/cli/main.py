@@ -12,6 +12,7 @@ from typing import Any
 import click
 
 from sipml_core import __version__
+from sipml_core.cli.calibrate_command import calibrate
 from sipml_core.cli.circuits_command import circuits
 from sipml_core.cli.collectives_command import collectives
 from sipml_core.cli.compare_command import compare
@@ -88,8 +89,8 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, sweep, compare, plot, report, reproduce, circuits, collectives, share,
-    plugins, store,
+    run, validate, search, explain, sweep, compare, plot, report, reproduce, circuits, collectives, calibrate,
+    share, plugins, store,
     new_experiment, new_plugin,
 ):  # fmt: skip
     main.add_command(command)

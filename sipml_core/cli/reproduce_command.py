@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import os
 from pathlib import Path
 
 import click
@@ -16,6 +17,10 @@ from sipml_core.cli.asking import (
     wrote,
 )
 from sipml_core.cli.keeping import computing, now_left
+from sipml_core.cli.validation_runs import validation
+
+#: Name of the suite of measured rows.
+VALIDATION = "validation"
 
 
 @click.command()
@@ -39,6 +44,8 @@ def reproduce(
     """Repeat the paper's evaluation: fig1 fig5 fig6 degree latency scale claims, or all (the
     default, with ablations: what our assumptions change).
 
+    `validation`, alone, predicts instead what others measured on GPU clusters, with errors by source.
+
     Writes a figure (PNG and SVG) and the numbers (CSV) of each study, and holds the paper's claims
     against them.
 
@@ -49,6 +56,11 @@ def reproduce(
     from sipml_core.report import finding_tables, new_figure, reproduction_footnotes, write_finding
     from sipml_core.reproduce import carry_out, study_names
 
+    if studies == (VALIDATION,):
+        validation(
+            jobs or os.cpu_count() or 1, out or Path("results") / VALIDATION, picture=picture, quick=quick
+        )
+        return
     names = study_names() if not studies or "all" in studies else list(dict.fromkeys(studies))
     folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")
     if picture:

@@ -48,7 +48,7 @@ if TYPE_CHECKING:
         search_rows,
     )
     from sipml_core.report.reproduction import finding_tables, reproduction_footnotes, write_finding
-    from sipml_core.report.resultfiles import prepare_folder, write_result
+    from sipml_core.report.resultfiles import prepare_folder, write_atomically, write_result
     from sipml_core.report.resultpictures import times_picture
     from sipml_core.report.searchreport import (
         SHOWN,
@@ -60,6 +60,7 @@ if TYPE_CHECKING:
     from sipml_core.report.sharedreport import shared_table, write_shared
     from sipml_core.report.sweepreport import sweep_footnotes, sweep_tables, write_sweep
     from sipml_core.report.tables import footnotes, result_tables
+    from sipml_core.report.validationreport import validation_lines, validation_table, write_predictions
     from sipml_core.report.whyreport import Why, why_tables
 
 #: What each file of the room gives to others.
@@ -143,6 +144,7 @@ _GIVES = {
     "resultpictures": ("times_picture",),
     "resultfiles": (
         "prepare_folder",
+        "write_atomically",
         "write_result",
     ),
     "searchreport": (
@@ -164,6 +166,11 @@ _GIVES = {
     "tables": (
         "footnotes",
         "result_tables",
+    ),
+    "validationreport": (
+        "validation_lines",
+        "validation_table",
+        "write_predictions",
     ),
 }
 
@@ -218,15 +225,19 @@ __all__ = [
     "sweep_tables",
     "times_picture",
     "trace_lines",
+    "validation_lines",
+    "validation_table",
     "why_tables",
     "winner_tables",
     "winners_tables",
+    "write_atomically",
     "write_collectives",
     "write_details",
     "write_finding",
     "write_page",
     "write_picture",
     "write_plan",
+    "write_predictions",
     "write_result",
     "write_search",
     "write_shared",

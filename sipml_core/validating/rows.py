@@ -12,6 +12,9 @@ import attrs
 #: Constants of the software, the same for all sources: docs/gpu-models.md says what they were fitted to.
 HOST_US, HOST_COLLECTIVE_US, SLOWEST_SIGMA = 100.0, 20.0, 0.03
 
+#: Largest job that the suite simulates: tasks of one replica.
+MAX_TASKS = 1.5e6
+
 
 @attrs.frozen(kw_only=True)
 class MeasuredRow:
@@ -40,8 +43,8 @@ class MeasuredRow:
 
 def read_csv(name: str) -> list[dict[str, str]]:
     """Return the rows of a file of this room's data."""
-    with (files("sipml_core.validating") / "data" / name).open(newline="", encoding="utf-8") as file:
-        return list(csv.DictReader(file))
+    text = (files("sipml_core.validating") / "data" / name).read_text(encoding="utf-8")
+    return list(csv.DictReader(text.splitlines()))
 
 
 def data_file(name: str) -> str:
@@ -88,6 +91,24 @@ def training_tables(
 def _ring(plan: Mapping[str, Any]) -> dict[str, str]:
     """Return the exchange of groups over several servers: a ring in their order, as libraries form it."""
     return {"exchange": "ring"} if plan["mp"] > 8 else {}
+
+
+def too_large(plan: Mapping[str, Any], layers: int) -> str:
+    """Return why a job is left out that takes longer than a minute or two; empty: it does not.
+
+    One replica is simulated whole, every micro-batch of it: about 50 tasks of each layer on each of its GPUs.
+
+    >>> too_large({"mp": 8, "dp": 8, "global_batch": 1536, "micro_batch": 2}, layers=96)
+    'about 4 million tasks in one replica: more than the 1.5 million that the suite simulates'
+    """
+    batches = plan["global_batch"] / plan["dp"] / plan.get("micro_batch", plan["global_batch"])
+    tasks = 50.0 * layers * plan["mp"] * max(batches, 1.0)
+    if tasks <= MAX_TASKS:
+        return ""
+    return (
+        f"about {tasks / 1e6:.0f} million tasks in one replica: more than the {MAX_TASKS / 1e6:g} million "
+        "that the suite simulates"
+    )
 
 
 def network_tables(
@@ -157,42 +178,45 @@ def vtrain_rows() -> Iterator[MeasuredRow]:
                 continue
             degrees = {key: int(row[key]) for key in ("tp", "dp", "pp")}
             several = name == "vtrain_multi"
+            size = f"{row['hidden']} x {row['layers']}"
+            tables = training_tables(
+                gpu="a100-80gb",
+                gpus=gpus,
+                port_gbytes_per_s=300.0,
+                server_gbps=1600.0,
+                workload=gpt_workload(row["layers"], row["hidden"], row["heads"], row["sequence"], 51200),
+                plan={
+                    "mp": degrees["tp"], "pp": degrees["pp"], "dp": degrees["dp"],
+                    "global_batch": int(row["global_batch"]), "micro_batch": int(row["micro_batch"]),
+                    "bucket_bytes": "1 TB",
+                },
+            )  # fmt: skip
             yield MeasuredRow(
                 name=f"{name}/{number}",
                 family="vTrain, several servers" if several else "vTrain, one server",
                 source="VIA-Research/vTrain @ f8dda84",
                 gpu="A100-80GB",
                 gpus=gpus,
-                setup=f"{row['hidden']} x {row['layers']}, {_degrees(**degrees)}, mb {row['micro_batch']}",
+                setup=f"{size}, {degrees_text(**degrees)}, mb {row['micro_batch']}",
                 measured_us=1e3 * float(row["iteration_ms"]),
                 fitted=not several and number % 2 == 0,
-                tables=training_tables(
-                    gpu="a100-80gb",
-                    gpus=gpus,
-                    port_gbytes_per_s=300.0,
-                    server_gbps=1600.0,
-                    workload=_gpt(row["layers"], row["hidden"], row["heads"], row["sequence"], 51200),
-                    plan={
-                        "mp": degrees["tp"], "pp": degrees["pp"], "dp": degrees["dp"],
-                        "global_batch": int(row["global_batch"]), "micro_batch": int(row["micro_batch"]),
-                        "bucket_bytes": "1 TB",
-                    },
-                ),
-                assumed="recomputation none, vocabulary 51200" + (", 8 x 200 Gb/s a server" if several else ""),
+                tables=tables,
+                reason=too_large(tables["plan"], int(row["layers"])),
+                assumed="no recomputation, vocabulary 51200" + ", 8 x 200 Gb/s a server" * several,
             )  # fmt: skip
 
 
-def _gpt(layers: str, hidden: str, heads: str, sequence: str, vocabulary: int) -> dict[str, Any]:
+def gpt_workload(layers: str, hidden: str, heads: str, sequence: str, vocabulary: int) -> dict[str, Any]:
     return {
         "name": "gpt", "layers": int(layers), "hidden": int(hidden), "heads": int(heads),
         "sequence": int(sequence), "vocabulary": vocabulary,
     }  # fmt: skip
 
 
-def _degrees(*, tp: int, dp: int, pp: int) -> str:
+def degrees_text(*, tp: int, dp: int, pp: int) -> str:
     """Return the degrees above 1.
 
-    >>> _degrees(tp=8, dp=4, pp=1), _degrees(tp=1, dp=1, pp=1)
+    >>> degrees_text(tp=8, dp=4, pp=1), degrees_text(tp=1, dp=1, pp=1)
     ('TP 8 DP 4', 'one GPU')
     """
     named = (("TP", tp), ("PP", pp), ("DP", dp))

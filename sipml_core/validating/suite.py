@@ -142,8 +142,9 @@ class ErrorSummary:
     def of(cls, rows: Iterable[Prediction]) -> ErrorSummary | None:
         """Return the summary of the rows that were run; None: there are none.
 
-        >>> of = dict(family="", source="", gpu="", gpus=1, setup="", fitted=False, assumed="", reason="")
-        >>> rows = [Prediction(name="", measured_us=100.0, predicted_us=100.0 + e, **of) for e in (-20, 5, 10)]
+        >>> texts = ("name", "family", "source", "gpu", "setup", "assumed", "reason")
+        >>> of = {**dict.fromkeys(texts, ""), "gpus": 1, "fitted": False, "measured_us": 100.0}
+        >>> rows = [Prediction(predicted_us=100.0 + off, **of) for off in (-20, 5, 10)]
         >>> ErrorSummary.of(rows)
         ErrorSummary(rows=3, median=0.1, percentile90=0.18, worst=-0.2, bias=0.05)
         """

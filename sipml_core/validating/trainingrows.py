@@ -5,15 +5,20 @@ from __future__ import annotations
 from collections.abc import Callable, Iterator, Mapping
 from typing import Any
 
-from sipml_core.validating.rows import MeasuredRow, _degrees, _gpt, data_file, read_csv, training_tables
+from sipml_core.validating.rows import (
+    MeasuredRow,
+    data_file,
+    degrees_text,
+    gpt_workload,
+    read_csv,
+    too_large,
+    training_tables,
+)
 
 Row = Mapping[str, str]
 
 #: Tables, time that was measured [us], and what was assumed.
 Found = tuple[dict[str, Any], float, str]
-
-#: Largest job that the suite simulates: tasks of one replica.
-MAX_TASKS = 4e6
 
 
 class NotRunError(Exception):
@@ -30,7 +35,7 @@ def training_rows() -> Iterator[MeasuredRow]:
         tables, measured_us, assumed, reason = None, 0.0, "", ""
         try:
             tables, measured_us, assumed = read(row)
-            _refuse_large(row, tables)
+            reason = too_large(tables["plan"], int(row["layers"] or 0) or 32)
         except NotRunError as error:
             reason = str(error)
         yield MeasuredRow(
@@ -55,22 +60,12 @@ def _is_fitted(row: Row, number: int) -> bool:
     return half or one_gpu
 
 
-def _refuse_large(row: Row, tables: Mapping[str, Any]) -> None:
-    """Leave out what takes longer than minutes: one replica is simulated whole, every micro-batch of it."""
-    plan = tables["plan"]
-    batches = plan["global_batch"] / plan.get("dp", 1) / plan.get("micro_batch", 1e9)
-    layers = float(row["layers"] or 0) or 32
-    tasks = 50.0 * layers * plan.get("mp", 1) * max(batches, 1.0)
-    if tasks > MAX_TASKS:
-        raise NotRunError(f"about {tasks / 1e6:.0f} million tasks in one replica: hours, not minutes")
-
-
 def _setup(row: Row) -> str:
     degrees = {key: int(row[name] or 1) for key, name in (("tp", "TP"), ("dp", "DP"), ("pp", "PP"))}
     model = row["model"].partition(" (")[0]
     size = f"{row['hidden']} x {row['layers']}" if row["hidden"] and row["model"] == "GPT" else model
     batch = f", mb {row['micro_batch']}" if row["micro_batch"] else ""
-    return f"{size}, {_degrees(**degrees)}{batch}"
+    return f"{size}, {degrees_text(**degrees)}{batch}"
 
 
 def _plan(row: Row, **others: Any) -> dict[str, Any]:
@@ -116,7 +111,7 @@ def model_flops(row: Row) -> float:
 
 
 def _dlperf(row: Row) -> Found:
-    """DLPerf's V100 servers, wired as a cube mesh; gradients at the end in Megatron-LM, overlapped in OneFlow."""
+    """DLPerf's V100 servers, wired as a cube mesh; gradients at the end in Megatron-LM, else overlapped."""
     gpus = int(row["n_gpus"])
     mesh = {8: "v100_cube_mesh.csv", 16: "v100_cube_mesh_pair.csv"}.get(gpus)
     topology: dict[str, Any] = {"name": "elect-cluster", "uplink_gbps": 100.0}
@@ -126,7 +121,7 @@ def _dlperf(row: Row) -> Found:
     plan = _plan(row, recompute="full", bucket_bytes="25 MB" if overlapped else "1 TB")
     tables = training_tables(
         gpu="v100-16gb", gpus=gpus, port_gbytes_per_s=150.0, plan=plan, topology=topology,
-        workload=_gpt(row["layers"], row["hidden"], row["heads"], row["seq"], int(row["vocab"])),
+        workload=_gpt_of(row),
     )  # fmt: skip
     return tables, int(row["global_batch"]) / float(row["measured"]) * 1e6, ""
 
@@ -138,7 +133,7 @@ def _sc21(row: Row) -> Found:
     plan.setdefault("micro_batch", 1 if plan["pp"] > 1 else 4)
     tables = training_tables(
         gpu="a100-80gb", gpus=int(row["n_gpus"]), port_gbytes_per_s=300.0, server_gbps=1600.0, plan=plan,
-        workload=_gpt(row["layers"], row["hidden"], row["heads"], row["seq"], int(row["vocab"])),
+        workload=_gpt_of(row),
     )  # fmt: skip
     time_us = sc21_flops(row) / (int(row["n_gpus"]) * float(row["measured"]) * 1e6)
     return tables, time_us, f"micro-batch {plan['micro_batch']}"
@@ -154,7 +149,7 @@ def _seqsel(row: Row) -> Found:
     plan["layout"] = "tensor" if row["recompute"].startswith("seq") else "megatron"
     tables = training_tables(
         gpu="a100-80gb", gpus=int(row["n_gpus"]), port_gbytes_per_s=300.0, server_gbps=1600.0, plan=plan,
-        workload=_gpt(row["layers"], row["hidden"], row["heads"], row["seq"], int(row["vocab"])),
+        workload=_gpt_of(row),
     )  # fmt: skip
     return tables, float(row["measured"]) * 1e6, f"micro-batch {plan['micro_batch']}"
 
@@ -165,7 +160,7 @@ def _megatron_h100(row: Row) -> Found:
     plan.setdefault("micro_batch", 1)
     tables = training_tables(
         gpu="h100-80gb", gpus=int(row["n_gpus"]), port_gbytes_per_s=450.0, server_gbps=3200.0, plan=plan,
-        workload=_gpt2(row["layers"], row["hidden"], row["heads"], row["seq"], int(row["vocab"]), dropout=0.0),
+        workload=_fused_gpt_of(row),
     )  # fmt: skip
     time_us = model_flops(row) / (int(row["n_gpus"]) * float(row["measured"]) * 1e6)
     return tables, time_us, "micro-batch 1, fused attention, no recomputation, 8 x 400 Gb/s"
@@ -180,10 +175,21 @@ def _mpt(row: Row) -> Found:
     tables = training_tables(
         gpu=row["gpu"].replace("_", "-"), gpus=int(row["n_gpus"]),
         port_gbytes_per_s=300.0 if a100 else 450.0, server_gbps=1600.0 if a100 else 3200.0, plan=plan,
-        workload=_gpt2(row["layers"], row["hidden"], row["heads"], row["seq"], int(row["vocab"]), dropout=0.0),
+        workload=_fused_gpt_of(row),
     )  # fmt: skip
     tokens = int(row["global_batch"]) * int(row["seq"]) / int(row["n_gpus"])
     return tables, tokens / float(row["measured"]) * 1e6, "" if a100 else "8 x 400 Gb/s a server"
+
+
+def _gpt_of(row: Row) -> dict[str, Any]:
+    """Return the GPT of a row, with a kernel for each step of attention."""
+    return gpt_workload(row["layers"], row["hidden"], row["heads"], row["seq"], int(row["vocab"]))
+
+
+def _fused_gpt_of(row: Row) -> dict[str, Any]:
+    """Return the GPT of a row, with fused attention and no dropout."""
+    shape = (row["layers"], row["hidden"], row["heads"], row["seq"], int(row["vocab"]))
+    return _gpt2(*shape, dropout=0.0)
 
 
 def _gpt2(

@@ -1,22 +1,25 @@
 """What circuits are planned for, on whole jobs: bytes, gating pairs, and the job's own schedule."""
 
+from pathlib import Path
+
 import pytest
 
 from sipml_core.cases import run_experiment
 from sipml_core.errors import ConfigError
 from sipml_core.experiment import read_experiment, resolved_tables
+from sipml_core.sweeping import read_sweep
 
 RING = {"name": "sip-ring", "reach_hops": 6}
 OCS = {"name": "sip-ocs", "switches": 16, "interval_us": 100, "reconfiguration_us": 20}
 ONE_SHOT = {"name": "sip-ocs", "switches": 16}
 
 
-def tables(topologies, bandwidth_gbps, mp=4, **plan):
-    """Transformer on 16 GPUs, a sample for each."""
+def tables(topologies, bandwidth_gbps, mp=4, workload=None, **plan):
+    """A model on 16 GPUs, the Transformer if none is named, a sample for each."""
     return {
         "title": "demand",
         "cluster": {"gpus": 16, "bandwidth_gbps": bandwidth_gbps},
-        "workload": {"name": "transformer"},
+        "workload": workload or {"name": "transformer"},
         "plan": {"mp": mp, "global_batch": 16, "exchange": "direct", **plan},
         "topology": [{**table, "label": str(k)} for k, table in enumerate(topologies)],
     }
@@ -92,6 +95,33 @@ def test_plans_that_are_kept_are_not_counted(run):
     assert seldom.network_bytes == always.network_bytes
 
 
+def told(case):
+    return next((note for note in case.notes if note.startswith("layout")), "")
+
+
+def test_a_layout_that_knows_the_circuits_is_faster_where_bandwidth_is_low(run):
+    """One round prices what ports give. At 250 Gbps and mp 4 a quarter of them carries the activations, on
+    circuits that are set once: knowing that takes more than a quarter off the iteration."""
+    once, thrice = run(ONE_SHOT, {**ONE_SHOT, "rounds": 3}, bandwidth_gbps=250)
+    assert thrice.iteration_us < 0.75 * once.iteration_us
+    gain = f"{1 - thrice.iteration_us / once.iteration_us:.1%}"
+    assert told(thrice) == f"layout and circuits were chosen in turn, 2 rounds: {gain} less than in one round"
+    assert told(once) == ""
+
+
+@pytest.mark.parametrize("network", [RING, OCS], ids=["ring", "ocs"])
+def test_more_rounds_are_never_worse_than_one(run, network):
+    once, twice = run(network, {**network, "rounds": 2}, workload={"name": "resnet50"})
+    assert twice.iteration_us <= once.iteration_us
+    assert told(twice)
+
+
+def test_a_layout_that_is_named_is_chosen_once(run):
+    once, twice = run(ONE_SHOT, {**ONE_SHOT, "rounds": 2}, layout="sample")
+    assert twice.iteration_us == once.iteration_us
+    assert told(twice) == ""
+
+
 def test_what_was_chosen_stands_in_the_resolved_tables(registry):
     """And nothing where nothing was chosen, as in results of earlier versions."""
     read = read_experiment(tables([RING, {**OCS, "demand": "auto", "replan_above": 0.1}], 2000), registry)
@@ -118,3 +148,24 @@ def test_what_cannot_be_is_refused(registry, key, value, message):
         read_experiment(tables([RING, {**OCS, key: value}], 2000), registry)
     assert str(refused.value).startswith("topology[1].")
     assert message in str(refused.value)
+
+
+def test_the_sweep_of_latencies_asks_for_what_it_says(registry):
+    """Six latencies at four bandwidths: by interval every 5 r, by phase every 1.05 r, 20 us at least; and by
+    phase a plan is kept while less than a quarter of the demand has moved."""
+    sweep = read_sweep(Path(__file__).parents[2] / "benchmarks" / "reconfiguration.toml")
+    asked = set()
+    for _, experiment in sweep.experiments(registry, quick=False):
+        networks = {each.label: each for each in experiment.interconnects}
+        latencies = {}
+        for label, network in networks.items():
+            assert network.circuit_keys.demand == "auto"
+            assert network.circuit_keys.replan_above == (0.25 if "phase" in label else 0.0)
+            options = network.topology.options
+            if options.interval_us is not None:
+                factor = 1.05 if "phase" in label else 5.0
+                assert options.interval_us == pytest.approx(max(20.0, factor * options.reconfiguration_us))
+                latencies[label] = options.reconfiguration_us
+        (latency_us,) = set(latencies.values())
+        asked.add((latency_us, networks["ocs set once"].cluster.bandwidth_gbps))
+    assert len(asked) == 6 * 4

@@ -1,0 +1,26 @@
+"""``reproduce validation``: what others measured, predicted."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+from sipml_core.cli.asking import console, say, wrote
+from sipml_core.cli.keeping import computing, now_left
+
+
+def validation(jobs: int, folder: Path, picture: bool, quick: bool) -> None:
+    """Predict every measured row, write the files and show errors by source; quick: every tenth row."""
+    from sipml_core.report import new_figure, validation_lines, validation_table, write_predictions
+    from sipml_core.validating import measured_rows, predictions
+
+    if picture:
+        new_figure(1, 1)
+    rows = measured_rows()
+    with computing(folder) as progress:
+        found = predictions(rows[::10] if quick else rows, jobs, progress)
+        files = write_predictions(found, folder, picture)
+        now_left(f"; results are in {folder}")
+    wrote(files)
+    console().print(validation_table(found))
+    for line in validation_lines(found):
+        say(line)
