@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase
 from sipml_core.lowering.transfers import Transfers
 from sipml_core.model import (
@@ -181,6 +182,8 @@ class BlockTransfers:
     label: int
     #: Times that the bytes are sent.
     repeats: int = 1
+    #: What a communication library adds to bytes and latencies; None: nothing.
+    library: Library | None = None
 
     def add(self, tasks: Nodes, place: NDArray[np.int64]) -> tuple[Nodes, Nodes | None]:
         """Return where what each replica needs is there, and the steps of keys and values.
@@ -220,18 +223,20 @@ class BlockTransfers:
         starts, ends = (self._block(nodes[..., rows]) for nodes in (ready, arrived))
         to_experts = np.array([exchanges.what[row] is Exchanged.TO_EXPERTS for row in rows])
         source = np.arange(plan.ep)
+        startup_us, factor = self._costs("all_to_all", gpus[0, :, 0, 0, 0], exchanges.size_bytes[rows])
         for step in range(1, plan.ep):
             target = (source + step) % plan.ep
             # Part of the rows that goes from each replica to the one that many on. [ep, exchanges]
             part = np.where(
                 to_experts[None], exchanges.shares[rows].T[target], exchanges.shares[rows].T[source]
             )
-            size_bytes = part * exchanges.size_bytes[rows] * self.repeats
+            size_bytes = part * exchanges.size_bytes[rows] * self.repeats * factor
             sends = self.builder.transfers(
                 np.broadcast_to(gpus[:, source], starts.shape),
                 gpus[:, target],
                 size_bytes[None, :, None, None],
                 priority[:, rows],
+                startup_us=startup_us,
                 kind=EXPERT,
             )
             self.builder.depend(starts[:, source], sends)
@@ -245,11 +250,13 @@ class BlockTransfers:
         gpus = self._block(self.gpu_of[:, exchanges.device[keys]])[:, :, :, None]
         starts, ends = (self._block(nodes[..., keys]) for nodes in (ready, arrived))
         shape = (self.plan.cp - 1, *starts.shape)
+        startup_us, factor = self._costs("send", gpus[0, 0, :2, 0, 0], exchanges.size_bytes[keys])
         sends = self.builder.transfers(
             np.broadcast_to(gpus, shape),
             np.roll(gpus, -1, axis=2),
-            exchanges.size_bytes[keys] * self.repeats,
+            exchanges.size_bytes[keys] * self.repeats * factor,
             priority[:, keys],
+            startup_us=startup_us,
             kind=CONTEXT,
         )
         self.builder.depend(starts, sends[0])
@@ -257,6 +264,14 @@ class BlockTransfers:
         self.builder.depend(came_in[:-1], sends[1:])
         self.builder.depend(came_in, ends)
         return came_in
+
+    def _costs(
+        self, kind: str, members: NDArray[np.int32], size_bytes: NDArray[np.float64]
+    ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return start-up [us] and bytes on the wire for each byte, of each exchange. [exchanges] each"""
+        if self.library is None:
+            return np.zeros(len(size_bytes)), np.ones(len(size_bytes))
+        return self.library.ring_costs(kind, members[None], size_bytes)
 
     def _block(self, table: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return a table over replicas by blocks: [blocks, ep, cp, ...]."""

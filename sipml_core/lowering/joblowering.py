@@ -354,6 +354,7 @@ class Lowering:
         transfers = BlockTransfers(
             exchanges=template.blocks, plan=plan, builder=builder, gpu_of=gpu_of,
             label=len(builder.labels) - 1, repeats=repeats,
+            library=None if sends is None else self.library,
         )  # fmt: skip
         arrived, came_in = transfers.add(tasks, place)
         if sends is None or label is None:
