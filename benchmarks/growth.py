@@ -131,9 +131,9 @@ def one(part: str, value: int, topology: str, fold: str, profile: bool) -> None:
     if profile:
         profiler.enable()
     if part == "jobs":
-        from sipml_core.searching import AnswerCache, search
+        from sipml_core.searching import search
 
-        search([experiment], jobs=value, cache=AnswerCache(None))
+        search([experiment], jobs=value)
     else:
         result = run_experiment(experiment)
         phases.now("report")

@@ -15,7 +15,7 @@ import sys
 
 from sipml_core.experiment import read_experiment
 from sipml_core.plugin import load
-from sipml_core.searching import AnswerCache, SearchRow, search
+from sipml_core.searching import SearchRow, search
 
 TOPOLOGIES = ("elect-flat", "elect-cluster", "sip-ocs", "sip-ring")
 BATCHES = {"resnet50": [256, 1024], "transformer": [64, 256]}
@@ -41,7 +41,7 @@ def rows(topology: str) -> list[SearchRow]:
         for bandwidth_gbps in BANDWIDTHS_GBPS
         for name, batches in BATCHES.items()
     ]
-    found = search(experiments, jobs=1, cache=AnswerCache(None))
+    found = search(experiments, jobs=1)
     return [row for result in found for row in result.rows if row.error is not None]
 
 

@@ -16,7 +16,7 @@ _HEAD = """<!-- Written by docs/gallery.py from examples/; run that instead of c
 # Gallery
 
 *What does an experiment look like, and what comes out?*
-Each of these is a file of `examples/`, run by `python -m sipml_core run FILE`;
+Each of these is a file of `examples/`, run by `python -m sipml_core run FILE` (`sweep.toml` by `sweep`);
 `python examples/run_all.py` runs them and compares what they print with what stands here.
 """
 

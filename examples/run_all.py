@@ -36,7 +36,8 @@ def outputs(folder: Path) -> dict[str, str]:
     """Output of each example, by name."""
     printed = {}
     for experiment in sorted(HERE.glob("*.toml")):
-        printed[experiment.name] = python("-m", "sipml_core", "run", experiment, cwd=folder)
+        command = ["sweep", "--no-picture"] if experiment.name == "sweep.toml" else ["run"]
+        printed[experiment.name] = python("-m", "sipml_core", *command, experiment, cwd=folder)
     for script in sorted(HERE.glob("*.py")):
         if script.name != Path(__file__).name:
             printed[script.name] = python(script, cwd=folder)

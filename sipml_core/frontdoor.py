@@ -12,13 +12,16 @@ from numpy.typing import ArrayLike
 
 from sipml_core.cases import plan_circuits as plan_on_topology
 from sipml_core.cases import run_experiment
+from sipml_core.executing import executor_for
 from sipml_core.experiment import Experiment, open_experiment
 from sipml_core.model import SILENT, CircuitPlan, Progress, Result, TrafficMatrix
 from sipml_core.plugin import Registry
 from sipml_core.plugin import load as load_plugins
 from sipml_core.scheduling import read_matrix
-from sipml_core.searching import AnswerCache, SearchResult, default_cache_folder
+from sipml_core.searching import SearchResult, probe_of
 from sipml_core.searching import search as search_experiments
+from sipml_core.store import ResultStore, usable_store
+from sipml_core.sweeping import DEFAULT_LIMIT, SweepResult, carry_out_sweep, read_sweep, with_axes
 
 #: The name of an experiment file, or an experiment.
 Source = str | os.PathLike[str] | Experiment
@@ -123,7 +126,7 @@ def search(
     *,
     set: Mapping[str, Any] | None = None,
     jobs: int = 1,
-    cache: str | os.PathLike[str] | None = None,
+    store: str | os.PathLike[str] | None = None,
     progress: Progress = SILENT,
 ) -> SearchResult:
     """Return the best plan for each workload on each interconnect, and every candidate.
@@ -135,13 +138,69 @@ def search(
     jobs
         Processes; the result is the same for any number. A script that asks for more than one needs
         ``if __name__ == "__main__":`` around what it does.
-    cache
-        Folder in which answers are looked up and kept; left out: that of the command ``search``.
+    store
+        Folder in which results are looked up and kept; left out: that of the command ``search``.
     """
     opened = open_experiment(experiment, _registry(), set=set)
-    folder = default_cache_folder() if cache is None else Path(cache)
-    (result,) = search_experiments([opened], jobs=jobs, cache=AnswerCache(folder), progress=progress)
+    (result,) = search_experiments([opened], jobs=jobs, store=_store(store), progress=progress)
     return result
+
+
+def sweep(
+    source: str | os.PathLike[str] | Mapping[str, Any],
+    axes: Mapping[str, Sequence[Any]] | None = None,
+    *,
+    set: Mapping[str, Any] | None = None,
+    jobs: int = 1,
+    on: str | None = None,
+    store: str | os.PathLike[str] | None = None,
+    quick: bool = False,
+    limit: int = DEFAULT_LIMIT,
+    retry_failed: bool = False,
+    progress: Progress = SILENT,
+) -> SweepResult:
+    """Return a row for each run of a sweep: ``sweep(...).to_frame()`` is a table of them.
+
+    Parameters
+    ----------
+    source
+        The name of a sweep's TOML file, or of an experiment's; or the tables of a sweep.
+    axes
+        Values by key, ``{"cluster.bandwidth_gbps": [400, 800]}``: further axes, or other values for those
+        of the file.
+    set
+        Single values by key, as in `load`.
+    jobs, store
+        As in `search`.
+    on
+        "dask://HOST:PORT" or "slurm": where runs are done; left out: here.
+    quick
+        Only the values that the sweep has for a first look.
+    limit
+        Runs that the sweep may have.
+    retry_failed
+        Try again what the store says cannot run, or failed.
+
+    Raises
+    ------
+    ConfigError
+        A point cannot be, or there are too many. Nothing has run then.
+    """
+    single = {key: [value] for key, value in (set or {}).items()}
+    asked = with_axes(read_sweep(source), {**single, **(axes or {})})
+    registry = _registry()
+    found = carry_out_sweep(
+        asked,
+        registry,
+        executor_for(on, jobs, probe=probe_of(registry)),
+        _store(store),
+        quick=quick,
+        limit=limit,
+        retry_failed=retry_failed,
+        progress=progress,
+    )
+    assert isinstance(found, SweepResult)  # only a shard may be unfinished
+    return found
 
 
 def plan_circuits(
@@ -174,6 +233,14 @@ def plan_circuits(
     table = {"name": topology, **(set or {})} | ({"scheduler": scheduler} if scheduler else {})
     plan, _ = plan_on_topology(_registry(), table, traffic, bandwidth)
     return plan
+
+
+def _store(folder: str | os.PathLike[str] | None) -> ResultStore:
+    """Return the store in a folder, or the user's own."""
+    store, problem = usable_store(None if folder is None else Path(folder))
+    if problem:
+        warnings.warn(problem, stacklevel=3)
+    return store
 
 
 def _registry() -> Registry:

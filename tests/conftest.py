@@ -4,6 +4,7 @@ import functools
 import os
 import shutil
 import subprocess
+import tempfile
 from importlib.metadata import entry_points
 from pathlib import Path
 
@@ -12,6 +13,11 @@ import pytest
 from sipml_core.plugin import load
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+
+# Results that tests keep are found by no other session; matplotlib's list of fonts stays where it is.
+_STORE = tempfile.TemporaryDirectory(prefix="sipml-store-")
+os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))
+os.environ["XDG_CACHE_HOME"] = _STORE.name
 
 
 def plugins_of(*, sipml):

@@ -5,11 +5,12 @@ Imports every step of the road.
 """
 
 from sipml_core.cases.accounting import options_text
-from sipml_core.cases.candidates import Candidate, search_candidates
+from sipml_core.cases.candidates import Candidate, run_candidates, search_candidates
 from sipml_core.cases.case import Case
 from sipml_core.cases.checking import check_experiment
 from sipml_core.cases.clock import Clock
 from sipml_core.cases.collectiveruns import CollectiveBench, CollectiveTime, bus_factor
+from sipml_core.cases.comparing import Attempt, Comparison, comparisons, outcome_of
 from sipml_core.cases.compilation import CaseTraffic, case_traffic, compile_case
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
 from sipml_core.cases.planning import plan_circuits
@@ -22,12 +23,14 @@ from sipml_core.cases.steps import balanced_graph, op_graph, op_layout
 
 __all__ = [
     "ACCURACY",
+    "Attempt",
     "Candidate",
     "Case",
     "CaseTraffic",
     "Clock",
     "CollectiveBench",
     "CollectiveTime",
+    "Comparison",
     "ExperimentRun",
     "Gain",
     "Goal",
@@ -38,6 +41,7 @@ __all__ = [
     "case_of",
     "case_traffic",
     "check_experiment",
+    "comparisons",
     "compile_case",
     "gains",
     "goal_of",
@@ -45,8 +49,10 @@ __all__ = [
     "op_graph",
     "op_layout",
     "options_text",
+    "outcome_of",
     "package_versions",
     "plan_circuits",
+    "run_candidates",
     "run_experiment",
     "search_candidates",
     "simulate_case",

@@ -2,16 +2,53 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from typing import Any
+
 import attrs
 
-from sipml_core.cases.accounting import unfit_row
+from sipml_core.cases.accounting import options_text, unfit_row
 from sipml_core.cases.candidates import Candidate, run_candidates
 from sipml_core.cases.case import Case
 from sipml_core.cases.compilation import CompiledCase
 from sipml_core.cases.simulating import SimulatedCase
-from sipml_core.errors import InfeasibleError, LimitError, SipmlError, TooSlowError
+from sipml_core.errors import (
+    ConfigError,
+    InfeasibleError,
+    LimitError,
+    PluginError,
+    SipmlError,
+    StalledError,
+    TooSlowError,
+)
 from sipml_core.experiment import Experiment, Interconnect, Job
 from sipml_core.model import FAILED, INFEASIBLE, UNFINISHED, CaseResult
+
+
+def status_of(error: SipmlError) -> str:
+    """Return what an error makes of the case that it ended."""
+    if isinstance(error, InfeasibleError):
+        return INFEASIBLE
+    return UNFINISHED if isinstance(error, (LimitError, TooSlowError)) else FAILED
+
+
+def outcome_of(error: SipmlError) -> dict[str, Any]:
+    """Return what is kept of a case that an error ended, as plain values.
+
+    >>> outcome_of(StalledError("task 3 waits"))
+    {'infeasible': 'stalled: task 3 waits', 'status': 'failed', 'reason': 'task 3 waits'}
+    """
+    kind = {StalledError: "stalled: ", PluginError: "failed: "}.get(type(error), "")
+    outcome: dict[str, Any] = {
+        "infeasible": f"{kind}{error}",
+        "status": status_of(error),
+        "reason": str(error),
+    }
+    if isinstance(error, TooSlowError):
+        outcome["too_slow"] = True
+    if isinstance(error, ConfigError):
+        outcome["refused"] = True
+    return outcome
 
 
 @attrs.define(kw_only=True, eq=False)
@@ -28,13 +65,29 @@ class Attempt:
 
     def end(self, error: SipmlError) -> None:
         """Take note that an error ended the attempt."""
-        self.reason = str(error)
-        if isinstance(error, InfeasibleError):
-            self.status = INFEASIBLE
-        elif isinstance(error, (LimitError, TooSlowError)):
-            self.status = UNFINISHED
-        else:
-            self.status = FAILED
+        self.status, self.reason = status_of(error), str(error)
+
+    def settle(self, outcome: Mapping[str, Any], topology: Interconnect) -> None:
+        """Take over what is kept of an earlier run of the same case, under the labels that it has here."""
+        if "infeasible" in outcome:
+            self.status = str(outcome.get("status", INFEASIBLE))
+            self.reason = str(outcome.get("reason", outcome["infeasible"]))
+            return
+        row = CaseResult(**{**outcome, "notes": tuple(outcome["notes"])})
+        self.found = SimulatedCase(
+            row=attrs.evolve(
+                row,
+                workload=self.candidate.job.label,
+                topology=topology.label,
+                options=options_text(topology.topology),
+            ),
+            timeline=None,
+        )
+
+    @property
+    def ended(self) -> bool:
+        """Whether there is a result, or a reason why not."""
+        return self.found is not None or bool(self.status)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -62,8 +115,19 @@ class Comparison:
             if attempt.found and attempt.found is not best and attempt.found.details:
                 attempt.found = attrs.evolve(attempt.found, details=None)
 
-    def row(self) -> CaseResult:
-        """Return the row of the fastest attempt, or one that says why there is none."""
+    def best_attempt(self) -> Attempt:
+        """Return the fastest attempt; where none has run, the last one."""
+        best = self.best()
+        return next((each for each in self.attempts if best and each.found is best), self.attempts[-1])
+
+    def row(self, listed: str = "candidates.csv") -> CaseResult:
+        """Return the row of the fastest attempt, or one that says why there is none.
+
+        Parameters
+        ----------
+        listed
+            File that has a row for each attempt, for the note; empty: none has.
+        """
         best = self.best()
         if best is None:
             return self._unfit()
@@ -75,7 +139,8 @@ class Comparison:
         }
         unrun = [f"{count} of them {status}" for status, count in counts.items() if count]
         tried = ", ".join([f"fastest of {len(self.attempts)} (mp, dp) pairs", *unrun])
-        return attrs.evolve(best.row, notes=(*best.row.notes, f"{tried}; all are in candidates.csv"))
+        note = f"{tried}; all are in {listed}" if listed else tried
+        return attrs.evolve(best.row, notes=(*best.row.notes, note))
 
     def _unfit(self) -> CaseResult:
         ended = [attempt for attempt in self.attempts if attempt.status]

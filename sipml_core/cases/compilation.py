@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Hashable
 from contextlib import suppress
 from functools import partial
 from typing import TypeVar
@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.cases.case import Case
+from sipml_core.cases.circuitprices import circuit_prices
 from sipml_core.cases.gating import gating_pairs
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import (
@@ -26,11 +27,18 @@ from sipml_core.cases.steps import (
     network_prices,
     whole_job,
 )
-from sipml_core.cases.variants import Variant, exchange_trees, group_shape, offered_exchanges, variants_of
+from sipml_core.cases.variants import (
+    Variant,
+    exchange_trees,
+    gpus_of,
+    group_shape,
+    offered_exchanges,
+    variants_of,
+)
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
-from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
-from sipml_core.scheduling import BYTES, GATING, RULES, DemandRule, ScheduledCircuits
+from sipml_core.model import Fabric, Network, Plan, Prices, TaskGraph, TreatsAlike
+from sipml_core.scheduling import BYTES, GATING, DemandRule, ScheduledCircuits, rules_to_try
 
 T = TypeVar("T")
 
@@ -52,6 +60,8 @@ class CompiledCase:
     folded: Folded | None = None
     #: One plan gives some pair of the job fewer than two circuits, which is why they are planned by bytes.
     crowded: bool = False
+    #: In which round of choosing layout and circuits in turn its layout was chosen.
+    round: int = 1
 
     @property
     def case(self) -> Case:
@@ -115,7 +125,8 @@ def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
         In no variant does the plan fit the memory, the degree and the reach of the interconnect, with a
         route for each pair that must talk.
     """
-    return _in_each_variant(case, reuse, compiled_by_rules)
+    found = _in_each_variant(case, reuse, compiled_by_rules)
+    return [*found, *_later_rounds(found, reuse)]
 
 
 def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
@@ -149,6 +160,43 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
     return found
 
 
+def _later_rounds(first: list[CompiledCase], reuse: Reuse) -> list[CompiledCase]:
+    """Return the case with the layouts that are chosen with what circuits give, not only ports.
+
+    Circuits are planned for the traffic of a layout, the layout is chosen again with what they give, and so
+    on, until it is one that was there or all `rounds` are over; with each exchange that can run.
+    """
+    found: list[CompiledCase] = []
+    exchanges = {compiled.variant.exchange.name: compiled for compiled in reversed(first)}
+    for latest in exchanges.values():
+        variant, prices = latest.variant, Prices.flat(latest.case.interconnect.cluster.bandwidth_gbps)
+        case, seen = variant.case, {_layout_of(latest)}
+        if case.plan.mp == 1 or case.job.table.layout != "auto" or latest.circuits is None:
+            continue
+        for number in range(2, case.interconnect.circuit_keys.rounds + 1):
+            assert latest.circuits is not None
+            prices = circuit_prices(
+                latest.circuits.plan, gpus_of(variant.fabric, case.plan), case.plan.mp, prices
+            )
+            try:
+                chosen = variants_of(case, variant.fabric, variant.exchange, variant.group, prices, reuse)
+                made = [each for one in chosen for each in compiled_by_rules(one, reuse)]
+            except InfeasibleError:
+                break
+            latest = made[0]
+            if _layout_of(latest) in seen:
+                break
+            seen.add(_layout_of(latest))
+            found += [attrs.evolve(each, round=number) for each in made]
+    return found
+
+
+def _layout_of(compiled: CompiledCase) -> tuple[Hashable, ...]:
+    """Return what tells the layout of a case from others."""
+    graph = compiled.variant.placement.graph
+    return tuple(graph.split_dim), tuple(graph.parts.tolist()), tuple(graph.duplicated)
+
+
 def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     """Return the variant's groups with GPUs."""
     # The tasks are those of all exchanges and all-reduces: of the plan before these are decided.
@@ -177,12 +225,11 @@ def compiled_by_rules(variant: Variant, reuse: Reuse) -> list[CompiledCase]:
     if fewest < (2 if demand == "gating" else 1):
         return [attrs.evolve(by_bytes, crowded=True)]
     gates = gating_pairs(variant_lowering(variant, reuse))
-    rules = (GATING,) if demand == "gating" else RULES
+    rules = (GATING,) if demand == "gating" else rules_to_try(circuits.interval_us)
     found = [] if demand == "gating" else [by_bytes]
     for rule in rules:
-        if rule.of_interval == 0 or circuits.interval_us is not None:
-            with suppress(InfeasibleError):
-                found.append(compile_variant(variant, reuse, rule, gates))
+        with suppress(InfeasibleError):
+            found.append(compile_variant(variant, reuse, rule, gates))
     return found or [by_bytes]
 
 

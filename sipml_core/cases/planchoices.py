@@ -65,6 +65,8 @@ def plan_choices(job: Job, pp: int, dp: int, batch: int) -> Iterator[PlanChoice]
     again = search.recompute or (RECOMPUTE if whole else (table.recompute,))
     for micro_batch, schedule, zero, recompute in product(micro_batches, schedules, levels, again):
         in_chunks = schedule == "interleaved"
+        if in_chunks and whole and not search.schedules and not _divides(batch, dp, micro_batch, pp):
+            continue
         chunks = max(table.chunks, _CHUNKS) if in_chunks and schedule != table.schedule else table.chunks
         yield PlanChoice(
             pp=pp,
@@ -87,6 +89,16 @@ def _micro_batches(batch: int, dp: int) -> list[int]:
         return [1]
     powers = {2**exponent for exponent in range(samples.bit_length())}
     return sorted({size for size in powers if samples % size == 0} | {samples})
+
+
+def _divides(batch: int, dp: int, micro_batch: int | None, pp: int) -> bool:
+    """Return whether micro-batches come in multiples of the stages.
+
+    >>> _divides(24, dp=2, micro_batch=3, pp=2), _divides(24, dp=2, micro_batch=4, pp=2)
+    (True, False)
+    """
+    samples = batch // dp
+    return batch % dp == 0 and samples % ((micro_batch or samples) * pp) == 0
 
 
 def _whole_schedules(pp: int) -> tuple[str, ...]:

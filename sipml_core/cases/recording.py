@@ -76,8 +76,8 @@ def case_record(compiled: CompiledCase, timeline: Timeline, log: DecisionLog | N
     origins = task_origins(lowering, compiled.tasks, len(compiled.simulated) // plan.replica_gpus)
     # Place of each GPU: replica, stage, device. [gpus]
     place = np.empty((3, plan.gpus), dtype=np.int32)
-    place[:, lowering.gpu_of] = np.indices((plan.dp, plan.pp, plan.replica_gpus // plan.pp)).reshape(
-        3, plan.dp, plan.replica_gpus
+    place[:, lowering.gpu_of] = np.indices((plan.replicas, plan.pp, plan.mp)).reshape(
+        3, *lowering.gpu_of.shape
     )
     fabric = compiled.fabric
     return CaseRecord(

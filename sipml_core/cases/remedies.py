@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 
 import attrs
@@ -20,7 +21,7 @@ from sipml_core.experiment import Experiment
 from sipml_core.model import SILENT, CaseResult, Progress
 from sipml_core.scheduling import ScheduledCircuits
 
-#: Of links that take a part in what is waited for, so many are tried one by one.
+#: Of kinds of links that take a part in what is waited for, so many are tried.
 LINKS_TRIED = 3
 #: A network that is as good as infinitely fast.
 _FREE = 1e6
@@ -114,6 +115,15 @@ def faster_gpus(compiled: CompiledCase) -> CompiledCase:
     return attrs.evolve(compiled, tasks=attrs.evolve(tasks, duration_us=tasks.duration_us / 2))
 
 
+def alike(name: str) -> str:
+    """Return the name of a link without its numbers.
+
+    >>> alike("uplink of server 12"), alike("circuit 0->4")
+    ('uplink of server *', 'circuit *->*')
+    """
+    return re.sub(r"\d+", "*", name)
+
+
 def usual_remedies(compiled: CompiledCase, links: Sequence[tuple[str, int]]) -> list[Remedy]:
     """Return what is tried of a case.
 
@@ -124,8 +134,17 @@ def usual_remedies(compiled: CompiledCase, links: Sequence[tuple[str, int]]) -> 
     """
     found = [
         Remedy(name=f"twice the bandwidth of {name}", change=faster_links(np.array([number]), 2.0))
-        for name, number in links[:LINKS_TRIED]
+        for name, number in links[:1]
     ]
+    # Links are alike whose names differ in numbers only: "uplink of server 0", "uplink of server 1".
+    every = [alike(compiled.fabric.link_name(link)) for link in compiled.network.link_id.tolist()]
+    first_of = {alike(name): name for name, _ in reversed(links)}
+    kinds = list(dict.fromkeys(alike(name) for name, _ in links))
+    for kind in kinds[:LINKS_TRIED]:
+        like = np.flatnonzero(np.array(every) == kind)
+        if len(like) > 1:
+            name = f"twice the bandwidth of {first_of[kind]} and the {len(like) - 1} like it"
+            found.append(Remedy(name=name, change=faster_links(like, 2.0)))
     found.append(Remedy(name="twice the bandwidth of every link", change=faster_links(None, 2.0)))
     if compiled.circuits is not None and compiled.circuits.interval_us is not None:
         found.append(Remedy(name="no reconfiguration: circuits are set in no time", change=never_dark))

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Callable, Mapping
+from typing import Any, Protocol
 
 import attrs
 import numpy as np
@@ -10,7 +11,7 @@ from numpy.typing import NDArray
 
 from sipml_core import __version__
 from sipml_core.cases.clock import Clock
-from sipml_core.cases.comparing import Attempt, comparisons
+from sipml_core.cases.comparing import Attempt, Comparison, comparisons
 from sipml_core.cases.goals import goal_of
 from sipml_core.cases.provenance import hashes_of_files, versions
 from sipml_core.cases.reuse import Reuse
@@ -30,6 +31,16 @@ from sipml_core.model import (
 KEPT_BYTES = 1e9
 
 
+class Earlier(Protocol):
+    """What is kept of earlier runs, and keeps those of this one."""
+
+    def find(self, comparison: Comparison, attempt: Attempt) -> Mapping[str, Any] | None:
+        """Return what was found about an attempt, None if it must be simulated."""
+
+    def keep(self, comparison: Comparison, attempt: Attempt, outcome: Mapping[str, Any]) -> None:
+        """Keep what was found."""
+
+
 class ExperimentRun:
     """An experiment while it runs: `result` can be asked for at any time, whatever ended `go`.
 
@@ -37,6 +48,10 @@ class ExperimentRun:
     ----------
     max_wall_s
         What has not run by then is unfinished. [s]
+    earlier
+        Earlier runs, whose results are taken over, without their timelines; None: everything is simulated.
+    ended
+        Called with the name of each case and its row, when all its plans have been tried.
     details
         Keep what `Result.details` needs of the fastest plan of each case.
     """
@@ -47,6 +62,8 @@ class ExperimentRun:
         *,
         max_wall_s: float | None = None,
         progress: Progress = SILENT,
+        earlier: Earlier | None = None,
+        ended: Callable[[str, CaseResult], None] = lambda name, row: None,
         details: bool = False,
     ) -> None:
         self._details = details
@@ -54,6 +71,8 @@ class ExperimentRun:
         self.comparisons = comparisons(experiment)
         self._clock = Clock(max_wall_s)
         self._progress = progress
+        self._earlier = earlier
+        self._ended = ended
         self._reuse = Reuse()
 
     def go(self) -> None:
@@ -65,17 +84,19 @@ class ExperimentRun:
             A case asks for what cannot be: nothing has been simulated then.
         """
         attempts = [(comparison, each) for comparison in self.comparisons for each in comparison.attempts]
+        self._take_over(attempts)
         try:
             with self._clock.bounding():
                 for comparison in self.comparisons:
                     # Of several plans the first: what cannot be with it cannot be with the others.
                     for attempt in comparison.attempts[:1]:
-                        self._compile(attempt)
+                        if not attempt.ended:
+                            self._compile(attempt)
         except LimitError as error:
             self._end_all(error)
             return
         for number, (comparison, attempt) in enumerate(attempts):
-            if not attempt.status:
+            if not attempt.ended:
                 progress = self._progress.part(number, of=len(attempts)).named(comparison.name)
                 try:
                     self._simulate(attempt, progress)
@@ -83,6 +104,18 @@ class ExperimentRun:
                 except LimitError as error:
                     self._end_all(error)
                     return
+                if self._earlier and attempt.found:
+                    self._earlier.keep(comparison, attempt, attrs.asdict(attempt.found.row))
+            if attempt is comparison.attempts[-1]:
+                self._ended(comparison.name, comparison.row())
+
+    def _take_over(self, attempts: list[tuple[Comparison, Attempt]]) -> None:
+        """Settle the attempts that ran before."""
+        for comparison, attempt in attempts:
+            if self._earlier and not attempt.ended:
+                outcome = self._earlier.find(comparison, attempt)
+                if outcome is not None:
+                    attempt.settle(outcome, comparison.interconnect)
 
     def _compile(self, attempt: Attempt) -> None:
         """Compile an attempt, and keep what was made while there is room for it."""
@@ -127,6 +160,20 @@ class ExperimentRun:
     def _compile_again(self, attempt: Attempt) -> None:
         assert attempt.case is not None
         attempt.variants = compiled_variants(attempt.case, self._reuse)
+
+    def settled_by(self, work: Callable[[], object]) -> None:
+        """Let somebody else settle the attempts of `comparisons`, until the wall-clock limit.
+
+        Raises
+        ------
+        ConfigError
+            As `go`.
+        """
+        try:
+            with self._clock.bounding():
+                work()
+        except LimitError as error:
+            self._end_all(error)
 
     def _end_all(self, error: LimitError) -> None:
         """The limit is reached: whatever has not run is unfinished."""

@@ -95,7 +95,7 @@ def op_layout(
     if name != "auto":
         return fixed_layout(graph, name)
     return choose_splits(
-        graph, gpu, cluster, mp=plan.mp, dp=plan.dp,
+        graph, gpu, cluster, mp=plan.mp, dp=plan.replicas,
         tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full", stages=plan.pp, times=times,
     )  # fmt: skip
 

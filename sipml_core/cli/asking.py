@@ -9,8 +9,11 @@ from typing import TYPE_CHECKING, Any
 import click
 
 if TYPE_CHECKING:
+    from sipml_core.executing import Executor
     from sipml_core.experiment import Experiment
+    from sipml_core.model import CaseResult
     from sipml_core.plugin import Registry
+    from sipml_core.store import ResultStore
 
 #: Columns where there is no terminal and COLUMNS says nothing: wide enough for the tables.
 NO_TERMINAL = 160
@@ -33,20 +36,43 @@ def experiment_options(command: Callable[..., Any]) -> Callable[..., Any]:
     return command
 
 
-def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
-    """How a search is run, which changes nothing about its result."""
+def store_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """Where earlier results are looked up, and those of this command kept."""
     for decorate in (
-        click.option("--no-cache", is_flag=True, help="Neither use nor keep earlier answers."),
         click.option(
-            "--cache", type=click.Path(path_type=Path),
-            help="Folder of earlier answers; default sipml in the user's cache folder.",
+            "--no-store", "--no-cache", "no_store", is_flag=True,
+            help="Neither use nor keep earlier results.",
         ),
         click.option(
-            "--jobs", type=click.IntRange(min=1), help="Processes; default one for each CPU. Same result."
+            "--store", "--cache", "store", type=click.Path(path_type=Path), metavar="FOLDER",
+            help="Folder of earlier results; default sipml in the user's cache folder.",
         ),
     ):  # fmt: skip
         command = decorate(command)
     return command
+
+
+def search_options(command: Callable[..., Any]) -> Callable[..., Any]:
+    """How a search is run, which changes nothing about its result."""
+    on = click.option(
+        "--on", metavar="PLACE",
+        help="Who does the work: dask://HOST:PORT, or slurm[:partition=NAME,timeout_min=60,...] in --jobs "
+        "jobs; default this machine.",
+    )  # fmt: skip
+    jobs = click.option(
+        "--jobs", type=click.IntRange(min=1), help="Processes; default one for each CPU. Same result."
+    )
+    return jobs(on(store_options(command)))
+
+
+def executor_on(on: str | None, jobs: int | None, registry: Registry, folder: Path) -> Executor:
+    """Return who does the work of a command that writes to `folder`; `ConfigError` if it is not there."""
+    import os
+
+    from sipml_core.executing import executor_for
+    from sipml_core.searching import probe_of
+
+    return executor_for(on, jobs or os.cpu_count() or 1, probe=probe_of(registry), logs=folder / "jobs")
 
 
 def opened(file: Path, overrides: tuple[str, ...], seed: int | None) -> tuple[Registry, Experiment]:
@@ -88,11 +114,15 @@ def warn(problems: list[str]) -> None:
         click.echo(f"sipml: warning: {problem}", err=True)
 
 
-def cache_folder(cache: Path | None, no_cache: bool) -> Path | None:
-    """Return where answers are kept; None: nowhere."""
-    from sipml_core.searching import default_cache_folder
+def store_in(folder: Path | None, no_store: bool) -> ResultStore:
+    """Return where results are kept, perhaps nowhere; `ConfigError` if `folder` cannot be written."""
+    from sipml_core.store import ResultStore, usable_store
 
-    return None if no_cache else cache or default_cache_folder()
+    if no_store:
+        return ResultStore(None)
+    store, problem = usable_store(folder)
+    warn([problem] if problem else [])
+    return store
 
 
 def console() -> Any:
@@ -105,6 +135,20 @@ def console() -> Any:
         return Console(width=max(20, int(os.environ["COLUMNS"])))
     terminal = Console()
     return terminal if terminal.is_terminal else Console(width=NO_TERMINAL)
+
+
+def case_lines() -> Callable[[str, CaseResult], None]:
+    """Return what tells of each case that has ended, in a line on stderr; a terminal has a bar instead."""
+    import sys
+
+    if sys.stderr.isatty():
+        return lambda name, row: None
+
+    def told(name: str, row: CaseResult) -> None:
+        time = f"{row.iteration_us / 1e3:.4g} ms" if row.iteration_us is not None else row.reason
+        click.echo(f"{name}: {row.status}, {time}", err=True)
+
+    return told
 
 
 def say(line: str) -> None:

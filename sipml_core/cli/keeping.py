@@ -27,7 +27,7 @@ def now_left(text: str) -> None:
 
 
 @contextmanager
-def computing(folder: Path, answers_in: Path | None = None) -> Iterator[Progress]:
+def computing(folder: Path, kept_in: Path | None = None) -> Iterator[Progress]:
     """Make `folder`, and know that nothing is written to it until the block says `now_left`.
 
     Yields the report of a progress bar on stderr, which is silent when stderr is no terminal.
@@ -35,8 +35,8 @@ def computing(folder: Path, answers_in: Path | None = None) -> Iterator[Progress
     from sipml_core.report import prepare_folder, progress_bar
 
     left = f"; nothing was written to {folder}"
-    if answers_in:
-        left += f"; any answers so far are kept in {answers_in}: the same command goes on from them"
+    if kept_in:
+        left += f"; any results so far are kept in {kept_in}: the same command goes on from them"
     now_left(left)
     prepare_folder(folder)
     with progress_bar() as progress:

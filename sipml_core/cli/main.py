@@ -12,10 +12,10 @@ from typing import Any
 import click
 
 from sipml_core import __version__
-from sipml_core.cli.cache_command import cache
 from sipml_core.cli.calibrate_command import calibrate
 from sipml_core.cli.circuits_command import circuits
 from sipml_core.cli.collectives_command import collectives
+from sipml_core.cli.compare_command import compare
 from sipml_core.cli.interrupts import interrupts_noticed
 from sipml_core.cli.keeping import left_behind
 from sipml_core.cli.new_commands import new_experiment, new_plugin
@@ -26,6 +26,8 @@ from sipml_core.cli.reproduce_command import reproduce
 from sipml_core.cli.run_command import run, validate
 from sipml_core.cli.search_command import explain, search
 from sipml_core.cli.share_command import share
+from sipml_core.cli.store_command import store
+from sipml_core.cli.sweep_command import sweep
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlError
 
 #: Exit status: nothing could be started / what was started did not end / 128 + SIGINT, as shells have it.
@@ -87,8 +89,8 @@ def main() -> None:
 
 
 for command in (
-    run, validate, search, explain, plot, report, reproduce, circuits, collectives, calibrate, share,
-    plugins, cache,
+    run, validate, search, explain, sweep, compare, plot, report, reproduce, circuits, collectives, calibrate,
+    share, plugins, store,
     new_experiment, new_plugin,
 ):  # fmt: skip
     main.add_command(command)

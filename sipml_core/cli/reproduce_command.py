@@ -8,11 +8,12 @@ from pathlib import Path
 import click
 
 from sipml_core.cli.asking import (
-    cache_folder,
     console,
+    executor_on,
     plugins_with_warnings,
     say,
     search_options,
+    store_in,
     wrote,
 )
 from sipml_core.cli.keeping import computing, now_left
@@ -34,8 +35,9 @@ def reproduce(
     studies: tuple[str, ...],
     quick: bool,
     jobs: int | None,
-    cache: Path | None,
-    no_cache: bool,
+    on: str | None,
+    store: Path | None,
+    no_store: bool,
     out: Path | None,
     picture: bool,
 ) -> None:
@@ -53,7 +55,6 @@ def reproduce(
     """
     from sipml_core.report import finding_tables, new_figure, reproduction_footnotes, write_finding
     from sipml_core.reproduce import carry_out, study_names
-    from sipml_core.searching import AnswerCache
 
     if studies == (VALIDATION,):
         validation(
@@ -64,12 +65,14 @@ def reproduce(
     folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")
     if picture:
         new_figure(1, 1)
-    answers_in = cache_folder(cache, no_cache)
-    with computing(folder, answers_in) as progress:
-        findings = carry_out(
-            names, plugins_with_warnings(), quick=quick, jobs=jobs or os.cpu_count() or 1,
-            cache=AnswerCache(answers_in), progress=progress,
-        )  # fmt: skip
+    kept = store_in(store, no_store)
+    registry = plugins_with_warnings()
+    executor = executor_on(on, jobs, registry, folder)
+    with computing(folder, kept.folder) as progress:
+        with executor:
+            findings = carry_out(
+                names, registry, quick=quick, executor=executor, store=kept, progress=progress
+            )
         files = [path for finding in findings for path in write_finding(finding, folder, picture)]
         now_left(f"; results are in {folder}")
     wrote(files)

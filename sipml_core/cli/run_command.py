@@ -7,12 +7,24 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
-from sipml_core.cli.asking import console, experiment_options, opened, say, warn, wrote
+from sipml_core.cli.asking import (
+    case_lines,
+    console,
+    experiment_options,
+    opened,
+    say,
+    store_in,
+    store_options,
+    warn,
+    wrote,
+)
 from sipml_core.cli.detail_options import details_options, details_request, write_what_happened
 from sipml_core.cli.keeping import computing, now_left
 
 if TYPE_CHECKING:
-    from sipml_core.model import Result
+    from sipml_core.cases import ExperimentRun
+    from sipml_core.model import Progress, Result
+    from sipml_core.store import ResultStore
 
 
 @click.command()
@@ -24,6 +36,10 @@ if TYPE_CHECKING:
     metavar="SECONDS",
     help="Stop after so long; what ran until then is kept.",
 )
+@click.option(
+    "--jobs", type=click.IntRange(min=1), default=1, show_default=True, help="Processes. Same result."
+)
+@store_options
 @details_options
 def run(
     file: Path,
@@ -31,13 +47,16 @@ def run(
     seed: int | None,
     out: Path | None,
     max_wall: float | None,
+    jobs: int,
+    store: Path | None,
+    no_store: bool,
     **asked: Any,
 ) -> None:
     """Simulate every workload of FILE on every interconnect and compare them.
 
     Prints a table for each workload and writes result.json, summary.csv and experiment.toml (the
     exact configuration, which repeats the run) to the results folder. What cannot run, or did not end,
-    is a row with its reason.
+    is a row with its reason. What the store has of an earlier run is not simulated again, but for details.
 
     \b
     What happened, and when:
@@ -45,19 +64,31 @@ def run(
     """
     from sipml_core.cases import ExperimentRun
     from sipml_core.report import write_result
+    from sipml_core.store import EarlierRuns
 
     registry, experiment = opened(file, overrides, seed)
     folder = out or Path("results") / experiment.title
+    kept = store_in(store, no_store)
+    told = case_lines()
     request = details_request(experiment, folder, asked)
+    # The store has rows, and no recordings.
+    earlier = EarlierRuns(kept, experiment, details=("recording",) if request.wanted else ())
     with computing(folder) as progress:
         warn(registry.tell("sipml_run_started", experiment=experiment))
-        running = ExperimentRun(experiment, max_wall_s=max_wall, progress=progress, details=request.wanted)
+        running = ExperimentRun(
+            experiment, max_wall_s=max_wall, progress=progress, earlier=earlier, ended=told,
+            details=request.wanted,
+        )  # fmt: skip
         try:
-            running.go()
+            if jobs == 1 or request.wanted:
+                running.go()
+            else:
+                running.settled_by(lambda: _in_processes(running, jobs, kept, progress))
         except BaseException:
             if running.anything:
                 write_result(running.result(), folder)
-                now_left(f"; what ran until then is in {folder}")
+                goes_on = ": the same command goes on from it" if kept.folder else ""
+                now_left(f"; what ran until then is in {folder}{goes_on}")
             raise
         result = running.result()
         files = write_result(result, folder)
@@ -70,6 +101,18 @@ def run(
         unrun = sum(not case.ran for case in result.cases)
         click.echo(f"sipml: {unrun} of {len(result.cases)} cases did not run; each row says why", err=True)
         raise SystemExit(1)
+
+
+def _in_processes(running: ExperimentRun, jobs: int, store: ResultStore, progress: Progress) -> None:
+    from sipml_core.executing import executor_for
+    from sipml_core.searching import CaseRuns
+
+    told = case_lines()
+    with executor_for(jobs=jobs) as executor:
+        CaseRuns(
+            [running.experiment], [running.comparisons], executor, store, progress=progress, refuse=True,
+            ended=lambda number, comparison, row: told(comparison.name, row),
+        ).go(retry_failed=True)  # fmt: skip
 
 
 def _show(result: Result) -> None:

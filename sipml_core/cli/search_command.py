@@ -2,20 +2,20 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
 
 from sipml_core.cli.asking import (
-    cache_folder,
     changes,
     console,
+    executor_on,
     experiment_options,
     opened,
     plugins_with_warnings,
     say,
     search_options,
+    store_in,
     wrote,
 )
 from sipml_core.cli.keeping import computing, now_left
@@ -33,8 +33,9 @@ def search(
     overrides: tuple[str, ...],
     seed: int | None,
     jobs: int | None,
-    cache: Path | None,
-    no_cache: bool,
+    on: str | None,
+    store: Path | None,
+    no_store: bool,
     top: int | None,
     everything: bool,
     details: bool,
@@ -57,18 +58,17 @@ def search(
         winners_tables,
         write_search,
     )
-    from sipml_core.searching import AnswerCache
     from sipml_core.searching import search as search_experiments
 
     if top is not None:
         overrides = (*overrides, f"workload.search.top={top}")
-    _, experiment = opened(file, overrides, seed)
+    registry, experiment = opened(file, overrides, seed)
     folder = out or Path("results") / experiment.title
-    answers_in = cache_folder(cache, no_cache)
-    with computing(folder, answers_in) as progress:
-        (result,) = search_experiments(
-            [experiment], jobs=jobs or os.cpu_count() or 1, cache=AnswerCache(answers_in), progress=progress
-        )
+    kept = store_in(store, no_store)
+    executor = executor_on(on, jobs, registry, folder)
+    with computing(folder, kept.folder) as progress:
+        with executor:
+            (result,) = search_experiments([experiment], executor=executor, store=kept, progress=progress)
         files = write_search(result, folder)
         now_left(f"; results are in {folder}")
     wrote(files)

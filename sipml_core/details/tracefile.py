@@ -49,6 +49,8 @@ def trace_bytes(details: CaseDetails) -> bytes:
 class _Writer:
     details: CaseDetails
     trace: Trace = attrs.Factory(Trace)
+    #: Track of each name below each GPU.
+    named: dict[tuple[int, str], int] = attrs.Factory(dict)
 
     @property
     def record(self) -> CaseRecord:
@@ -92,7 +94,11 @@ class _Writer:
     def _children(self, roots: dict[int, int], gpu: NDArray[np.int32], name: str) -> NDArray[np.int64]:
         """Return a track of this name below the GPU of each slice. [slices]"""
         numbers, where = np.unique(gpu, return_inverse=True)
-        tracks = np.array([self.trace.track(name, roots[int(number)]) for number in numbers], np.int64)
+        for number in numbers.tolist():
+            # A GPU receives from several images, on one track.
+            if (number, name) not in self.named:
+                self.named[number, name] = self.trace.track(name, roots[number])
+        tracks = np.array([self.named[number, name] for number in numbers.tolist()], np.int64)
         return tracks[where.reshape(-1)] if len(tracks) else np.empty(0, np.int64)
 
     def _task_names(self, nodes: NDArray[Any]) -> NDArray[np.int64]:

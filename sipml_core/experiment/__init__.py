@@ -18,7 +18,7 @@ from sipml_core.experiment.model import (
     divisors,
 )
 from sipml_core.experiment.opening import open_experiment
-from sipml_core.experiment.overrides import apply_overrides, apply_values
+from sipml_core.experiment.overrides import apply_overrides, apply_values, override_value
 from sipml_core.experiment.reading import (
     read_communication,
     read_experiment,
@@ -45,6 +45,7 @@ __all__ = [
     "divisors",
     "files_of",
     "open_experiment",
+    "override_value",
     "read_communication",
     "read_experiment",
     "read_interconnect",

@@ -94,6 +94,14 @@ def _replan_above() -> Any:
     )  # fmt: skip
 
 
+def _rounds() -> Any:
+    return option(
+        1, validator=between(1, 10),
+        doc='times that layout ("auto") and circuits are chosen in turn, each layout with what the circuits '
+        "before give; all are simulated, the fastest is kept; 1: with what ports give",
+    )  # fmt: skip
+
+
 @attrs.frozen(kw_only=True)
 class TopologyTable:
     """[[topology]], beside the options of the topology it names."""
@@ -113,6 +121,7 @@ class TopologyTable:
     )
     demand: str = _demand()
     replan_above: float = _replan_above()
+    rounds: int = _rounds()
 
 
 @attrs.frozen(kw_only=True)
@@ -121,6 +130,7 @@ class CircuitKeys:
 
     demand: str = _demand()
     replan_above: float = _replan_above()
+    rounds: int = _rounds()
 
 
 @attrs.frozen(kw_only=True)

@@ -43,7 +43,10 @@ def open_experiment(
             raise ConfigError("set= changes a file that is read; of an Experiment use attrs.evolve")
         return source
     path = Path(source)
-    tables = apply_values(read_tables(path), set or {})
+    tables = read_tables(path)
+    if "experiment" in tables and "cluster" not in tables:
+        raise ConfigError(f"{path} is a sweep, not an experiment: python -m sipml_core sweep {path}")
+    tables = apply_values(tables, set or {})
     tables = change(tables) if change else tables
     try:
         return read_experiment(tables, registry)

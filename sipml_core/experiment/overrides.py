@@ -34,7 +34,7 @@ def apply_overrides(tables: Mapping[str, Any], assignments: Iterable[str]) -> di
         path = path.strip()
         if not equals or not path:
             raise ConfigError(f"--set must look like section.key=value, got {shown(assignment)}")
-        _set(changed, path, _value(text.strip(), path), text.strip())
+        _set(changed, path, override_value(text.strip(), path), text.strip())
     return changed
 
 
@@ -58,7 +58,8 @@ def _set(tables: dict[str, Any], path: str, value: Any, text: str) -> None:
     _assign(tables, keys, value, path)
 
 
-def _value(text: str, path: str) -> Any:
+def override_value(text: str, path: str) -> Any:
+    """Return the value that a text of ``--set`` means: TOML, or the text itself if it is none."""
     try:
         return parse_toml(f"value = {text}")["value"]
     except ValueError as error:

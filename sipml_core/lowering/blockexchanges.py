@@ -222,15 +222,15 @@ class BlockTransfers:
         gpus = self._block(self.gpu_of[:, exchanges.device[rows]])[:, :, :, None]
         starts, ends = (self._block(nodes[..., rows]) for nodes in (ready, arrived))
         to_experts = np.array([exchanges.what[row] is Exchanged.TO_EXPERTS for row in rows])
+        startup_us, wire = self._costs("all_to_all", self.gpu_of[: plan.block : plan.cp, 0], rows)
         source = np.arange(plan.ep)
-        startup_us, factor = self._costs("all_to_all", gpus[0, :, 0, 0, 0], exchanges.size_bytes[rows])
         for step in range(1, plan.ep):
             target = (source + step) % plan.ep
             # Part of the rows that goes from each replica to the one that many on. [ep, exchanges]
             part = np.where(
                 to_experts[None], exchanges.shares[rows].T[target], exchanges.shares[rows].T[source]
             )
-            size_bytes = part * exchanges.size_bytes[rows] * self.repeats * factor
+            size_bytes = part * exchanges.size_bytes[rows] * wire * self.repeats
             sends = self.builder.transfers(
                 np.broadcast_to(gpus[:, source], starts.shape),
                 gpus[:, target],
@@ -250,11 +250,11 @@ class BlockTransfers:
         gpus = self._block(self.gpu_of[:, exchanges.device[keys]])[:, :, :, None]
         starts, ends = (self._block(nodes[..., keys]) for nodes in (ready, arrived))
         shape = (self.plan.cp - 1, *starts.shape)
-        startup_us, factor = self._costs("send", gpus[0, 0, :2, 0, 0], exchanges.size_bytes[keys])
+        startup_us, wire = self._costs("send", self.gpu_of[:2, 0], keys)
         sends = self.builder.transfers(
             np.broadcast_to(gpus, shape),
             np.roll(gpus, -1, axis=2),
-            exchanges.size_bytes[keys] * self.repeats * factor,
+            exchanges.size_bytes[keys] * wire * self.repeats,
             priority[:, keys],
             startup_us=startup_us,
             kind=CONTEXT,
@@ -266,12 +266,15 @@ class BlockTransfers:
         return came_in
 
     def _costs(
-        self, kind: str, members: NDArray[np.int32], size_bytes: NDArray[np.float64]
+        self, kind: str, members: NDArray[np.int32], which: NDArray[np.intp]
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
-        """Return start-up [us] and bytes on the wire for each byte, of each exchange. [exchanges] each"""
+        """Return start-up [us] and bytes on the wire for each byte of calls among some GPUs. [exchanges]"""
         if self.library is None:
-            return np.zeros(len(size_bytes)), np.ones(len(size_bytes))
-        return self.library.ring_costs(kind, members[None], size_bytes)
+            return np.zeros(()), np.ones(len(which))
+        startup_us, wire = self.library.ring_costs(
+            kind, members[None], self.exchanges.size_bytes[which, None]
+        )
+        return startup_us[:, 0], wire[:, 0]
 
     def _block(self, table: NDArray[np.int32]) -> NDArray[np.int32]:
         """Return a table over replicas by blocks: [blocks, ep, cp, ...]."""

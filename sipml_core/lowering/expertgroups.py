@@ -66,3 +66,24 @@ def load_of_ranks(graph: OpGraph, plan: Plan) -> NDArray[np.float64]:
         if op.routing is not None:
             factor[:, index] = np.array(graph.expert_shares[op.routing]) * plan.ep
     return factor.repeat(plan.cp, axis=0)
+
+
+def most_loaded(graph: OpGraph, part: NDArray[np.int32]) -> NDArray[np.float64]:
+    """Return how many times the rows of balance each tensor has on the fullest replica of a block. [tensors]
+
+    That is the one with most rows in all layers of a part of the model; tensors that ops on rows make count,
+    but what is sent back, which is there for a replica's own tokens. `part` is that of each op. [ops]
+    """
+    factor = {tensor.name: 1.0 for tensor in graph.tensors}
+    on_rows = [(index, op) for index, op in enumerate(graph.ops) if op.routing is not None]
+    for number in {int(part[index]) for index, _ in on_rows}:
+        own = [op for index, op in on_rows if part[index] == number]
+        layers = sorted({op.routing for op in own if op.routing})
+        shares = {layer: np.array(graph.expert_shares[layer]) for layer in layers}
+        most = int(np.argmax(sum(shares.values())))
+        for op in own:
+            for operand in op.writes:
+                tensor = graph.tensor[operand.tensor]
+                if tensor.role is Role.ACTIVATION and tensor.exchanged is None and op.routing:
+                    factor[tensor.name] = float(shares[op.routing][most] * len(shares[op.routing]))
+    return np.array([factor[tensor.name] for tensor in graph.tensors])

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.blockexchanges import BlockExchanges
@@ -16,7 +18,18 @@ from sipml_core.lowering.resending import replica_tasks
 from sipml_core.lowering.ringattention import RingPieces
 from sipml_core.lowering.stagetransfers import after_gradients
 from sipml_core.lowering.transfers import Transfers, plan_transfers
-from sipml_core.model import Placement, PlacementLimits, Plan, precision
+from sipml_core.model import (
+    CONTEXT,
+    EXPERT,
+    GRADIENT,
+    PIPELINE,
+    TENSOR,
+    TRAFFIC_KINDS,
+    Placement,
+    PlacementLimits,
+    Plan,
+    precision,
+)
 
 
 @attrs.frozen(kw_only=True)
@@ -92,14 +105,25 @@ class GroupTemplate:
         )
 
     @property
+    def kind_bytes(self) -> NDArray[np.float64]:
+        """Return what one iteration of all replicas sends by `TRAFFIC_KINDS`. [kinds] [bytes]"""
+        plan, transfers = self.plan, self.transfers
+        crosses = transfers.sender // plan.mp != transfers.device // plan.mp
+        found = np.zeros(len(TRAFFIC_KINDS))
+        found[TENSOR] = transfers.size_bytes[~crosses].sum()
+        found[PIPELINE] = transfers.size_bytes[crosses].sum()
+        if self.blocks is not None:
+            sent = self.blocks.replica_bytes(plan)
+            found[EXPERT], found[CONTEXT] = sent[self.blocks.is_rows].sum(), sent[~self.blocks.is_rows].sum()
+        found *= plan.replicas * plan.micro_batches
+        found[GRADIENT] = self._shared_parameter_bytes if self.gathers else self._gradient_bytes
+        return found
+
+    @property
     def traffic(self) -> TrafficBytes:
         """Return what one iteration of all replicas sends."""
-        gradients = self._shared_parameter_bytes if self.gathers else self._gradient_bytes
-        replica_bytes = float(self.transfers.size_bytes.sum())
-        if self.blocks is not None:
-            replica_bytes += float(self.blocks.replica_bytes(self.plan).sum())
-        activations = self.plan.replicas * self.plan.micro_batches * replica_bytes
-        return TrafficBytes(activations=activations, gradients=gradients)
+        sent = self.kind_bytes
+        return TrafficBytes(activations=float(sent[:GRADIENT].sum()), gradients=float(sent[GRADIENT]))
 
     @property
     def _gradient_bytes(self) -> float:

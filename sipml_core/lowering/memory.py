@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.fields import float64_vector, format_bytes
+from sipml_core.lowering.expertgroups import most_loaded
 from sipml_core.lowering.gathers import Gathers
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase
 from sipml_core.lowering.grouptemplate import gradient_buckets
@@ -290,12 +291,14 @@ def _account_bytes(
         tasks.edge_lo[edges[parts]],
         tasks.edge_hi[edges[parts]],
     )
+    # Of rows of experts the replica of a block that has most counts. [tensors]
+    load = most_loaded(graph.graph, placement.part)
     held = np.bincount(
-        key // tensors, elements * element_bytes[key % tensors], minlength=devices * accounts
+        key // tensors, elements * (element_bytes * load)[key % tensors], minlength=devices * accounts
     ).reshape(devices, accounts)
     on_stage = np.bincount(
         whole_stage.astype(np.int64) * accounts + whole // tensors,
-        whole_bytes[whole % tensors],
+        (whole_bytes * load)[whole % tensors],
         minlength=placement.stages * accounts,
     ).reshape(placement.stages, accounts)
     held = held + np.repeat(on_stage, group, axis=0)

@@ -75,10 +75,11 @@ def check_memory(
 
 
 def _degrees(plan: Plan) -> str:
-    if plan.pp == 1 and plan.micro_batches == 1:
+    if plan.pp == 1 and plan.micro_batches == 1 and plan.block == 1:
         return f"mp={plan.mp}, dp={plan.dp}, global_batch={plan.global_batch}"
+    block = f"cp={plan.cp}, ep={plan.ep}, " if plan.block > 1 else ""
     return (
-        f"mp={plan.mp}, pp={plan.pp}, dp={plan.dp}, global_batch={plan.global_batch}, "
+        f"mp={plan.mp}, {block}pp={plan.pp}, dp={plan.dp}, global_batch={plan.global_batch}, "
         f"micro_batch={plan.micro_samples}, schedule {plan.schedule}, zero={plan.zero}"
     )
 

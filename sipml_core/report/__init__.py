@@ -11,6 +11,8 @@ if TYPE_CHECKING:
     from sipml_core.report.casepictures import PictureLook
     from sipml_core.report.circuitreport import plan_summary, plan_table, summary_lines, write_plan
     from sipml_core.report.collectivetables import ELEMENT_BYTES, collective_table, write_collectives
+    from sipml_core.report.comparison import compared, result_pairs
+    from sipml_core.report.comparisonreport import comparison_lines, comparison_tables
     from sipml_core.report.components import (
         component_page,
         components_table,
@@ -56,6 +58,7 @@ if TYPE_CHECKING:
         write_search,
     )
     from sipml_core.report.sharedreport import shared_table, write_shared
+    from sipml_core.report.sweepreport import sweep_footnotes, sweep_tables, write_sweep
     from sipml_core.report.tables import footnotes, result_tables
     from sipml_core.report.validationreport import validation_lines, validation_table, write_predictions
     from sipml_core.report.whyreport import Why, why_tables
@@ -96,6 +99,14 @@ _GIVES = {
         "plan_table",
         "summary_lines",
         "write_plan",
+    ),
+    "comparison": (
+        "compared",
+        "result_pairs",
+    ),
+    "comparisonreport": (
+        "comparison_lines",
+        "comparison_tables",
     ),
     "collectivetables": (
         "ELEMENT_BYTES",
@@ -147,6 +158,11 @@ _GIVES = {
         "shared_table",
         "write_shared",
     ),
+    "sweepreport": (
+        "sweep_footnotes",
+        "sweep_tables",
+        "write_sweep",
+    ),
     "tables": (
         "footnotes",
         "result_tables",
@@ -171,6 +187,9 @@ __all__ = [
     "case_picture",
     "chosen_cases",
     "collective_table",
+    "compared",
+    "comparison_lines",
+    "comparison_tables",
     "component_page",
     "components_table",
     "counts_tables",
@@ -192,6 +211,7 @@ __all__ = [
     "repeated",
     "reproduction_footnotes",
     "result_page",
+    "result_pairs",
     "result_tables",
     "row_of",
     "search_footnotes",
@@ -201,6 +221,8 @@ __all__ = [
     "shared_table",
     "strategy_tables",
     "summary_lines",
+    "sweep_footnotes",
+    "sweep_tables",
     "times_picture",
     "trace_lines",
     "validation_lines",
@@ -219,6 +241,7 @@ __all__ = [
     "write_result",
     "write_search",
     "write_shared",
+    "write_sweep",
 ]
 
 

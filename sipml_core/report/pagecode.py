@@ -7,7 +7,7 @@ STYLE = """
   --k3: #d55e00; --k4: #e69f00; --p0: #0072b2; --p1: #d55e00; --p2: #cc79a7; --p3: #8a8a8a; }
 @media (prefers-color-scheme: dark) { :root {
   --back: #16181b; --text: #ececec; --soft: #a9adb2; --line: #3a3f45; --panel: #202328; --mark: #7cc0ff;
-  --c0: #4aa8e0; --c2: #f5f5f5; --c3: #555b62; --p0: #4aa8e0; --p3: #9a9a9a; } }
+  --c0: #4aa8e0; --c2: #f5f5f5; --c3: #555b62; --p0: #7b8cff; --p3: #9a9a9a; } }
 * { box-sizing: border-box; }
 body { margin: 0 auto; max-width: 70rem; padding: 1rem; background: var(--back); color: var(--text);
   font: 1rem/1.5 system-ui, sans-serif; overflow-wrap: anywhere; }

@@ -20,14 +20,17 @@ def plan_table(label: str, plan: Plan) -> Table:
 
     GPUs are places in the order of the network, from the fastest outwards.
     """
+    shown = [name for name in ("mp", "cp", "pp", "dp") if name != "cp" or plan.cp > 1]
+    degrees = " x ".join(f"{name} {getattr(plan, name)}" for name in shown)
+    degrees += f" (ep {plan.ep})" if plan.ep > 1 else ""
     title = (
-        f"{label}: mp {plan.mp} x pp {plan.pp} x dp {plan.dp}, {plan.micro_batches} micro-batches of "
+        f"{label}: {degrees}, {plan.micro_batches} micro-batches of "
         f"{plan.micro_samples}, schedule {plan.schedule}, zero {plan.zero}"
     )
     table = Table(title=title, title_justify="left")
     for column in _COLUMNS:
         table.add_column(column, justify="left")
-    place = plan.positions.reshape(plan.dp, plan.pp, plan.mp)
+    place = plan.positions.reshape(plan.replicas, plan.pp, plan.mp)
     lists = schedule(plan.schedule, plan.pp, plan.micro_batches, plan.chunks)
     for stage, passes in enumerate(lists):
         beside = [s for s in (stage - 1, stage + 1) if 0 <= s < plan.pp]
@@ -37,7 +40,7 @@ def plan_table(label: str, plan: Plan) -> Table:
             str(stage),
             span(place[0, stage].tolist()),
             "; ".join(span(place[0, s].tolist()) for s in beside) or "-",
-            span(place[1, stage].tolist()) if plan.dp > 1 else "-",
+            span(place[1, stage].tolist()) if plan.replicas > 1 else "-",
             str(most_in_flight(passes)),
             shortened(passes, chunked=plan.chunks > 1),
         )

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -15,31 +15,34 @@ from rich.text import Text
 from sipml_core.report.drawing import AXES, SeriesLook, draw_series
 from sipml_core.report.plots import figure_bytes
 from sipml_core.report.resultfiles import plain_row, to_csv, write_atomically
-from sipml_core.reproduce import Finding, Number, Verdict
+from sipml_core.reproduce import Finding, Verdict
+from sipml_core.sweeping import FigureTable, Number, Sweep
 
 
 def draw(finding: Finding) -> Any:
-    """One column of panels for each workload, one row for each quantity."""
-    study = finding.study
-    rows = [_drawn(number) for number in finding.numbers]
-    look = SeriesLook(panel="workload", x_label=study.x, title=study.title, subtitle=_subtitle(finding))
-    return draw_series(rows, "x", study.y, "series", look)
+    """The figure of a study."""
+    return draw_sweep(finding.study, [number.record() for number in finding.numbers])
 
 
-def _drawn(number: Number) -> dict[str, Any]:
-    """Return a number as a record that has what figures show."""
-    return attrs.asdict(number) | {
-        quantity: getattr(number, quantity)
-        for quantity in ("time_to_accuracy_h", "iteration_ms", "throughput_per_s")
-    }
+def draw_sweep(sweep: Sweep, rows: Sequence[Mapping[str, Any]]) -> Any:
+    """One column of panels for each workload, one row for each quantity, as the sweep's [figure] asks."""
+    asked = sweep.figure or FigureTable()
+    look = SeriesLook(
+        panel="workload",
+        x_label=asked.x_label or sweep.x_key(),
+        title=sweep.title if asked.title is None else asked.title,
+        subtitle=_subtitle(rows) if asked.title != "" else "",
+        width_in=asked.width_in,
+    )
+    return draw_series(rows, "x", asked.y, "series", look)
 
 
-def _subtitle(finding: Finding) -> str:
-    gpus = sorted({number.gpus for number in finding.numbers})
+def _subtitle(rows: Sequence[Mapping[str, Any]]) -> str:
+    gpus = sorted({row["gpus"] for row in rows})
     parts = [f"{gpus[0]} GPUs" if len(gpus) == 1 else f"{gpus[0]} to {gpus[-1]} GPUs"]
-    if any(number.extrapolated for number in finding.numbers):
+    if any(row["extrapolated"] for row in rows):
         parts.append("hollow: batch outside the measured convergence data")
-    if any(number.tight_memory for number in finding.numbers):
+    if any(row["tight_memory"] for row in rows):
         parts.append("ringed: memory at the limit")
     return "; ".join(parts)
 
@@ -58,7 +61,7 @@ def write_finding(finding: Finding, folder: Path, picture: bool) -> list[Path]:
         contents[f"{finding.name}.csv"] = to_csv(rows, columns).encode()
         if picture:
             figure = draw(finding)
-            for kind in ("png", "svg"):
+            for kind in (finding.study.figure or FigureTable()).formats:
                 contents[f"{finding.name}.{kind}"] = figure_bytes(figure, kind)
     if finding.verdicts:
         columns = [field.name for field in attrs.fields(Verdict)]
@@ -79,7 +82,7 @@ def finding_tables(finding: Finding) -> Iterable[Table]:
         yield verdict_table(finding)
         return
     for workload in dict.fromkeys(number.workload for number in finding.numbers):
-        for quantity in finding.study.y:
+        for quantity in (finding.study.figure or FigureTable()).y:
             mine = [number for number in finding.numbers if number.workload == workload]
             yield _quantity_table(finding, workload, mine, quantity)
 
@@ -87,7 +90,7 @@ def finding_tables(finding: Finding) -> Iterable[Table]:
 def _quantity_table(finding: Finding, workload: str, numbers: list[Number], quantity: str) -> Table:
     """A row for each series; or for each point, where points have names."""
     table = Table(title=escape(f"{finding.name}, {workload}: {AXES[quantity]}"), title_justify="left")
-    table.add_column(escape(finding.study.x))
+    table.add_column(escape(finding.study.figure.x_label if finding.study.figure else ""))
     points, series = _points(numbers), dict.fromkeys(number.series for number in numbers)
     cells = {(n.series, n.x): _cell(n, quantity) for n in numbers}
     if any(number.label for number in numbers):

@@ -23,7 +23,7 @@ _COLUMNS = (
 )  # fmt: skip
 
 _WINNER_COLUMNS = (
-    "workload", "interconnect", "mp x dp", "batch", "iteration", "to {goal}", "speed-up", "pure DP",
+    "workload", "interconnect", "mp x dp", "plan", "batch", "iteration", "to {goal}", "speed-up", "pure DP",
     "bound by",
 )  # fmt: skip
 #: Left out one by one, in this order, where the terminal is too narrow.
@@ -116,13 +116,14 @@ def winners_tables(result: SearchResult, width: int = 160) -> Iterator[Table]:
     for goal in dict.fromkeys(case.goal for case in result.best):
         headings = [heading.format(goal=goal) for heading in _WINNER_COLUMNS]
         title = "least time-to-accuracy" if goal == "accuracy" else f"least time for {goal}"
+        several = len({_plan(row) for row in result.rows}) > 1
         yield fitted(
-            title, headings,
+            title, [heading for heading in headings if several or heading != "plan"],
             [
                 dict(zip(headings, _winner_cells(result, case), strict=True))
                 for case in result.best if case.goal == goal
             ],
-            width=width, drop=("pure DP", "iteration", "bound by"), left=("workload", "interconnect"),
+            width=width, drop=("pure DP", "iteration", "bound by", "plan"), left=("workload", "interconnect"),
         )  # fmt: skip
 
 
@@ -132,6 +133,7 @@ def _winner_cells(result: SearchResult, case: CaseResult) -> list[str]:
         case.workload,
         case.topology,
         _degrees(case.mp, case.dp, case.pp),
+        next((_plan(row) for row in result.of(case.workload, case.topology) if row.best), ""),
         str(case.global_batch),
         format_us(case.measured_us),
         format_us((case.time_to_goal_s or 0.0) * 1e6) + ("*" if case.extrapolated else ""),

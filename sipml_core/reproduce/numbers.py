@@ -3,55 +3,17 @@
 from __future__ import annotations
 
 from collections.abc import Sequence
-from typing import Any
 
 import attrs
 
 from sipml_core.errors import ConfigError
+from sipml_core.executing import Executor
 from sipml_core.model import Progress
 from sipml_core.plugin import Registry
-from sipml_core.reproduce.study import Claim, Point, Series, Study, read_study
-from sipml_core.searching import AnswerCache, SearchResult, SearchRow, search
-
-
-def _column(doc: str, unit: str = "") -> Any:
-    return attrs.field(metadata={"doc": doc, "unit": unit})
-
-
-@attrs.frozen(kw_only=True)
-class Number:
-    """One point of one series. The fields are the columns of the study's CSV file."""
-
-    workload: str = _column("model that is trained")
-    series: str = _column("line of the figure")
-    x: float = _column("place on the axis")
-    label: str = _column("what stands there instead of x")
-    gpus: int = _column("GPUs in the cluster")
-    mp: int | None = _column("model-parallel degree of the best strategy")
-    dp: int | None = _column("data-parallel degree")
-    global_batch: int | None = _column("samples in one iteration")
-    iteration_us: float | None = _column("time of one iteration, simulated", "us")
-    steps_to_accuracy: float | None = _column("iterations to the target accuracy")
-    time_to_accuracy_s: float | None = _column("iteration time x iterations", "s")
-    estimate_error: float | None = _column("the search's estimate over the simulation, less 1")
-    extrapolated: bool = _column("the batch lies outside the measured convergence data")
-    tight_memory: bool = _column("needs more than 95 % of the device memory")
-    reason: str = _column("why no strategy can run")
-
-    @property
-    def time_to_accuracy_h(self) -> float | None:
-        return None if self.time_to_accuracy_s is None else self.time_to_accuracy_s / 3600
-
-    @property
-    def iteration_ms(self) -> float | None:
-        return None if self.iteration_us is None else self.iteration_us / 1e3
-
-    @property
-    def throughput_per_s(self) -> float | None:
-        """Samples trained in a second."""
-        if self.global_batch is None or self.iteration_us is None:
-            return None
-        return self.global_batch / (self.iteration_us * 1e-6)
+from sipml_core.reproduce.study import Claim, Study, read_study
+from sipml_core.searching import SearchResult, search
+from sipml_core.store import ResultStore
+from sipml_core.sweeping import Number, Series, SweepPoint, number_of, series_row
 
 
 @attrs.frozen(kw_only=True)
@@ -87,8 +49,8 @@ def carry_out(
     registry: Registry,
     *,
     quick: bool,
-    jobs: int,
-    cache: AnswerCache,
+    executor: Executor,
+    store: ResultStore,
     progress: Progress,
 ) -> list[Finding]:
     """Run the studies named, all their experiments in one search.
@@ -106,16 +68,22 @@ def carry_out(
         for owner, source in sources.items()
         for point, experiment in source.experiments(registry, quick)
     ]
-    found = search([experiment for *_, experiment in asked], jobs=jobs, cache=cache, progress=progress)
-    results: dict[str, list[tuple[Point, SearchResult]]] = {owner: [] for owner in sources}
+    found = search(
+        [experiment for *_, experiment in asked], executor=executor, store=store, progress=progress
+    )
+    results: dict[str, list[tuple[SweepPoint, SearchResult]]] = {owner: [] for owner in sources}
     for (owner, point, _), result in zip(asked, found, strict=True):
         results[owner].append((point, result))
-    return [_finding(name, study, results[owners[name]]) for name, study in studies.items()]
+    return [
+        _finding(name, study, sources[owners[name]], results[owners[name]]) for name, study in studies.items()
+    ]
 
 
-def _finding(name: str, study: Study, results: list[tuple[Point, SearchResult]]) -> Finding:
+def _finding(
+    name: str, study: Study, source: Study, results: list[tuple[SweepPoint, SearchResult]]
+) -> Finding:
     numbers = tuple(
-        _number(workload, series, point, result)
+        _number(source, workload, series, point, result)
         for series in study.series
         for point, result in results
         for workload in dict.fromkeys(row.workload for row in result.rows)
@@ -129,56 +97,12 @@ def _finding(name: str, study: Study, results: list[tuple[Point, SearchResult]])
     )
 
 
-def _number(workload: str, series: Series, point: Point, result: SearchResult) -> Number:
+def _number(source: Study, workload: str, series: Series, point: SweepPoint, result: SearchResult) -> Number:
     rows = result.of(workload, series.topology)
     if not rows:
         raise ConfigError(f"series {series.label!r}: no topology is labelled {series.topology!r}")
-    row = _best(rows, series)
-    iteration_us = None if row is None else row.iteration_us
-    seconds = None if row is None else _seconds(row)
-    if iteration_us is not None and seconds is not None and series.added_bytes:
-        added_us = series.added_us(workload, point.x)
-        iteration_us, seconds = iteration_us + added_us, seconds * (1 + added_us / iteration_us)
-    return Number(
-        workload=workload,
-        series=series.label,
-        x=point.x,
-        label=point.label,
-        gpus=next(row.gpus for row in result.rows),
-        mp=row.mp if row else None,
-        dp=row.dp if row else None,
-        global_batch=row.global_batch if row else None,
-        iteration_us=iteration_us,
-        steps_to_accuracy=row.steps_to_accuracy if row else None,
-        time_to_accuracy_s=seconds,
-        estimate_error=row.error if row else None,
-        extrapolated=row.extrapolated if row else False,
-        tight_memory=row.tight_memory if row else False,
-        reason="" if row else _refusal(rows, series),
-    )
-
-
-def _wanted(row: SearchRow, series: Series) -> bool:
-    """Return whether a series is about candidates of this degree."""
-    return (row.mp == 1 or not series.pure_dp) and series.mp in (None, row.mp)
-
-
-def _seconds(row: SearchRow) -> float | None:
-    """Return the time to accuracy, or to another goal where no accuracy was measured. [s]"""
-    return row.time_to_goal_s if row.time_to_accuracy_s is None else row.time_to_accuracy_s
-
-
-def _refusal(rows: list[SearchRow], series: Series) -> str:
-    """Why nothing runs: of the candidate that came furthest, then of that with the highest degree."""
-    refused = [row for row in rows if row.reason and _wanted(row, series)]
-    estimated = [row for row in refused if row.estimate_us is not None]
-    return (estimated or refused)[-1].reason if refused else f"no candidate has mp = {series.mp}"
-
-
-def _best(rows: list[SearchRow], series: Series) -> SearchRow | None:
-    ran = [(_seconds(row), n) for n, row in enumerate(rows) if _wanted(row, series)]
-    timed = [(seconds, n) for seconds, n in ran if seconds is not None]
-    return rows[min(timed)[1]] if timed else None
+    x, label = source.place(point, {})
+    return number_of(series_row(rows, series, x), series.label, x, label)
 
 
 def verdicts_on(claim: Claim, numbers: Sequence[Number]) -> list[Verdict]:

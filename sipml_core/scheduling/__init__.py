@@ -4,7 +4,7 @@ In: traffic that was sent or waits. Out: a `CircuitPlan` made by a scheduler, as
 Imports `engine`, `plugin` and what is below them.
 """
 
-from sipml_core.scheduling.demandrules import BYTES, GATING, RULES, DemandRule
+from sipml_core.scheduling.demandrules import BYTES, GATING, DemandRule, rules_to_try
 from sipml_core.scheduling.driver import (
     ScheduledCircuits,
     circuit_traffic,
@@ -24,7 +24,6 @@ from sipml_core.scheduling.relay import with_relays
 __all__ = [
     "BYTES",
     "GATING",
-    "RULES",
     "DemandRule",
     "ScheduledCircuits",
     "circuit_traffic",
@@ -38,6 +37,7 @@ __all__ = [
     "refuse_control",
     "refuse_out_of_reach",
     "refuse_unserved",
+    "rules_to_try",
     "unserved_pairs",
     "with_relays",
 ]

@@ -44,13 +44,26 @@ class DemandRule:
 BYTES = DemandRule(summary="by bytes")
 GATING = DemandRule(summary="with gating pairs never below the largest demand", of_largest=1.0)
 
+_HEAVY = DemandRule(summary="with gating pairs 64 times their bytes", factor=64.0)
+
 #: Tried in this order by `demand = "auto"`, after `BYTES`. Measured to be the best few of many; each alone is
 #: slower than bytes on some job.
-RULES = (
+RULES_REPLANNED = (
     GATING,
     DemandRule(summary="with gating pairs never below 1 % of an interval", of_interval=0.01),
-    DemandRule(summary="with gating pairs 64 times their bytes", factor=64.0),
+    _HEAVY,
 )
+#: The same for circuits that are set once, where there is no interval.
+RULES_ONCE = (
+    GATING,
+    DemandRule(summary="with gating pairs never below 0.3 of the largest demand", of_largest=0.3),
+    _HEAVY,
+)
+
+
+def rules_to_try(interval_us: float | None) -> tuple[DemandRule, ...]:
+    """Return the rules that `demand = "auto"` tries after `BYTES`; None: circuits are set once. [us]"""
+    return RULES_ONCE if interval_us is None else RULES_REPLANNED
 
 
 def interval_bytes(port_gbps: float, interval_us: float | None) -> float:

@@ -3,27 +3,30 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
+from contextlib import nullcontext
 
 import attrs
 
 from sipml_core import __version__
 from sipml_core.cases import Candidate, Goal, goal_of, hashes_of_files, options_text, versions, with_speedups
+from sipml_core.executing import Executor, executor_for
 from sipml_core.experiment import Experiment, Interconnect, resolved_tables
 from sipml_core.model import SILENT, CaseResult, Progress
-from sipml_core.searching.cache import Answer, AnswerCache, Keys, trial_keys
+from sipml_core.searching.answering import Answers, Asked
 from sipml_core.searching.ladders import estimates_in_rounds
 from sipml_core.searching.searchresult import TIGHT_MEMORY, SearchResult, SearchRow
-from sipml_core.searching.workers import ESTIMATE, SIMULATION, Trial, TrialBatch, WorkerPool, complete
-
-_Answers = dict[Trial, Answer]
+from sipml_core.searching.workers import ESTIMATE, SIMULATION, Trial, WorkerPool
+from sipml_core.store import ResultStore, trim
 
 
 def search(
     experiments: Sequence[Experiment],
     *,
     jobs: int = 1,
-    cache: AnswerCache | None = None,
+    store: ResultStore | None = None,
+    executor: Executor | None = None,
+    retry_failed: bool = False,
     progress: Progress = SILENT,
 ) -> list[SearchResult]:
     """The best strategy for each workload on each interconnect of each experiment.
@@ -36,23 +39,28 @@ def search(
     ----------
     jobs
         Processes. The result is the same for any number.
-    cache
+    store
         Where answers are looked up and kept; None: nowhere.
+    executor
+        Where candidates are tried, open already; None: in `jobs` processes.
+    retry_failed
+        Ask again for what the store says cannot be.
 
     Raises
     ------
     InfeasibleError
         A workload has no candidate at all.
     """
-    with WorkerPool(experiments, jobs) as pool:
-        kept = cache or AnswerCache(None)
-        kept.trim()
-        asked = _Asked(pool, kept, progress)
+    kept = store or ResultStore(None)
+    trim(kept)
+    with nullcontext(executor) if executor else executor_for(jobs=jobs) as workers:
+        pool = WorkerPool(experiments, workers)
+        asked = Asked(pool=pool, store=kept, progress=progress, retry_failed=retry_failed)
         trials = list(_trials(pool, experiments))
         estimates = estimates_in_rounds(
             trials, lambda trial: _look_up(pool, trial)[1], lambda some: asked.all(ESTIMATE, some)
         )
-        simulations: _Answers = {}
+        simulations: Answers = {}
         while chosen := list(_chosen(pool, estimates, simulations)):
             simulations |= asked.all(SIMULATION, chosen)
         return [_Report(pool, number, estimates, simulations).result() for number in range(len(experiments))]
@@ -66,60 +74,15 @@ def _trials(pool: WorkerPool, experiments: Sequence[Experiment]) -> Iterator[Tri
                     yield Trial(number, job, candidate, interconnect)
 
 
-@attrs.frozen
-class _Asked:
-    """Asks the cache first, then the workers, and about every trial once."""
-
-    pool: WorkerPool
-    cache: AnswerCache
-    progress: Progress
-
-    def all(self, kind: str, trials: Sequence[Trial]) -> _Answers:
-        keys = {trial: self._keys(kind, trial) for trial in trials}
-        known: dict[str, Answer] = {}
-        open_trials: dict[str, Trial] = {}
-        for trial, key in keys.items():
-            answer = self.cache.get(key.answer)
-            if answer is None or not complete(kind, answer):
-                open_trials.setdefault(key.answer, trial)
-            else:
-                known[key.answer] = answer
-        batches = _batches(kind, open_trials.values(), keys)
-        all_answers = len(known) + len(open_trials)
-
-        def received(batch: TrialBatch, found: list[Answer]) -> None:
-            for trial, answer in zip(batch.trials, found, strict=True):
-                known[keys[trial].answer] = answer
-                self.cache.put(keys[trial].answer, answer)
-            self.progress.named(f"{kind}s").at(len(known) / all_answers)
-
-        self.pool.ask(batches, received)
-        return {trial: known[key.answer] for trial, key in keys.items()}
-
-    def _keys(self, kind: str, trial: Trial) -> Keys:
-        experiment, candidate, interconnect = _look_up(self.pool, trial)
-        return trial_keys(kind, experiment, candidate, interconnect)
-
-
 def _look_up(pool: WorkerPool, trial: Trial) -> tuple[Experiment, Candidate, Interconnect]:
-    experiment = pool.worker.experiments[trial.experiment]
-    candidate = pool.worker.candidates(trial.experiment, trial.job)[trial.candidate]
-    return experiment, candidate, experiment.interconnects[trial.interconnect]
-
-
-def _batches(kind: str, trials: Iterable[Trial], keys: Mapping[Trial, Keys]) -> list[TrialBatch]:
-    """Questions about one graph go together, from whatever experiment."""
-    together: dict[str, list[Trial]] = defaultdict(list)
-    for trial in trials:
-        together[keys[trial].graph].append(trial)
-    return [TrialBatch(kind, tuple(group)) for group in together.values()]
+    return pool.worker.look_up(trial)
 
 
 def _goal(candidate: Candidate) -> Goal:
     return goal_of(candidate.job.workload, candidate.global_batch)
 
 
-def _chosen(pool: WorkerPool, estimates: _Answers, simulations: _Answers) -> Iterator[Trial]:
+def _chosen(pool: WorkerPool, estimates: Answers, simulations: Answers) -> Iterator[Trial]:
     """What to simulate next, for cases that have not enough simulations yet."""
     cases: dict[tuple[int, int, int], list[Trial]] = defaultdict(list)
     for trial, answer in estimates.items():
@@ -143,7 +106,7 @@ def _is_pure(candidate: Candidate) -> bool:
     return candidate.mp == 1 and (candidate.pp == 1 or not candidate.job.search.searches_stages)
 
 
-def _still_wanted(ranked: list[Trial], simulations: _Answers, count: int) -> list[Trial]:
+def _still_wanted(ranked: list[Trial], simulations: Answers, count: int) -> list[Trial]:
     """The first of the ranking, so that `count` of them will have been simulated, if only to the limit."""
 
     def counts(trial: Trial) -> bool:
@@ -160,8 +123,8 @@ class _Report:
 
     pool: WorkerPool
     number: int
-    estimates: _Answers
-    simulations: _Answers
+    estimates: Answers
+    simulations: Answers
 
     def result(self) -> SearchResult:
         experiment = self.pool.worker.experiments[self.number]

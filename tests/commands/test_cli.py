@@ -78,9 +78,71 @@ def test_set_and_seed_change_the_experiment_and_are_recorded(file, tmp_path):
     assert "bandwidth_gbps = 1000.0" in written
 
 
-def test_no_progress_where_stderr_is_no_terminal(file, tmp_path):
+def test_a_line_for_each_case_where_stderr_is_no_terminal(file, tmp_path):
     result = call("run", file, "--out", tmp_path)
-    assert result.stderr.startswith("wrote ")
+    case, wrote = result.stderr.splitlines()
+    assert re.fullmatch(r"gpt on elect-flat: ok, 0\.\d+ ms", case)
+    assert wrote.startswith("wrote ")
+
+
+def written(folder):
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_run_gives_the_same_files_in_two_processes_and_from_the_store(file, tmp_path, monkeypatch):
+    """The third finds all in the store of the second: no case is simulated."""
+    two = ["--set", 'topology=[{ name = "elect-flat" }, { name = "sip-ring" }]']
+    one, other, again = (tmp_path / name for name in ("one", "other", "again"))
+    assert call("run", file, *two, "--no-store", "--out", one).exit_code == 0
+    store = ["--store", tmp_path / "store"]
+    assert call("run", file, *two, *store, "--jobs", 2, "--out", other).exit_code == 0
+    assert written(other) == written(one)
+    monkeypatch.setattr("sipml_core.cases.running.fastest_variant", None)
+    assert call("run", file, *two, *store, "--out", again).exit_code == 0
+    assert written(again) == written(one)
+
+
+def test_compare_says_what_was_asked_and_what_came_out(file, tmp_path):
+    """The bandwidth is doubled: the iteration is shorter."""
+    for name, gbps in (("slow", 100), ("fast", 200)):
+        call("run", file, "--set", f"cluster.bandwidth_gbps={gbps}", "--out", tmp_path / name)
+    result = call("compare", tmp_path / "slow", tmp_path / "fast")
+    assert result.exit_code == 0, result.stderr
+    asked, came_out = result.stdout.split("what came out")
+    assert re.search(r"cluster\.bandwidth_gbps\W+100\W+200\b", asked)
+    assert re.search(r"iteration_us\W+1 of 1\b.* -\d", came_out)
+    assert "older format" in refused("compare", tmp_path / "slow", file)
+
+
+def test_what_cannot_be_is_refused_in_several_processes_too(file, tmp_path):
+    """One network has no circuits for the scheduler to plan; the other could run."""
+    two = 'topology=[{ name = "elect-flat", scheduler = "ring-fast" }, { name = "sip-ring" }]'
+    options = ["--set", two, "--jobs", 2, "--no-store", "--out", tmp_path]
+    result = call("run", file, *options)
+    assert result.exit_code == 2
+    assert result.stderr.splitlines()[-1].endswith("has no circuits for 'ring-fast' to plan")
+
+
+def test_a_store_that_cannot_be_written_is_refused(file, tmp_path):
+    (tmp_path / "file").write_text("")
+    for command in ("run", "sweep", "search"):
+        said = refused(command, file, "--store", tmp_path / "file" / "store", "--out", tmp_path / "out")
+        assert said.startswith(f"sipml: cannot write to the store {tmp_path}/file/store: Not a directory")
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        (["--set", "cluster.bandwith_gbps=1,2"], "is not a known key; did you mean 'bandwidth_gbps'?"),
+        (["--set", "cluster.bandwidth_gbps=400,fast"], "at cluster.bandwidth_gbps = 'fast'"),
+        (["--set", "cluster.gpus=8,16", "--limit", 1], "the sweep has 2 runs, more than --limit 1"),
+        (["--shard", "17/16"], "--shard must be a part of a whole such as 3/16"),
+        (["--shard", "1/2", "--no-store"], "need a store that all of them see"),
+        (["--on", "spark://here"], "--on must be dask://HOST:PORT, or slurm"),
+    ],
+)
+def test_sweeps_that_cannot_be_are_refused_in_one_line(file, tmp_path, options, message):
+    assert message in refused("sweep", file, *options, "--jobs", 1, "--out", tmp_path)
 
 
 def test_validate_says_what_would_run(file):
@@ -250,7 +312,7 @@ def test_a_full_disk_under_stdout_loses_no_result(file, tmp_path, command):
     """Files are written before anything is printed; the line says where they are."""
     if not Path("/dev/full").exists():
         pytest.skip("no device that is always full")
-    more = ["--no-cache", "--jobs", "1", "--top", "1"] if command == "search" else []
+    more = ["--no-store", "--jobs", "1", "--top", "1"] if command == "search" else []
     with open("/dev/full", "w") as full:
         done = subprocess.run(
             [sys.executable, "-m", "sipml_core", command, str(file), "--out", str(tmp_path), *more],
@@ -501,5 +563,8 @@ def test_a_plugin_that_fails_to_load_is_a_warning(file, tmp_path):
 
 def test_the_examples_validate():
     for example in sorted((Path(__file__).parents[2] / "examples").glob("*.toml")):
+        if example.name == "sweep.toml":
+            assert "is a sweep, not an experiment: python -m sipml_core sweep" in refused("validate", example)
+            continue
         result = call("validate", example)
         assert result.exit_code == 0, f"{example.name}: {result.stderr}"

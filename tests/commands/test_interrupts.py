@@ -110,7 +110,10 @@ def test_run_keeps_what_ran(interrupted, tmp_path):
     out = tmp_path / "out"
     (tmp_path / "two.toml").write_text(TWO)
     stderr, status = interrupted("run", "two.toml", "--out", out, begun=out.exists, after_s=4.0)
-    assert (stderr, status) == (f"sipml: interrupted; what ran until then is in {out}\n", 130)
+    first, last = stderr.splitlines()
+    assert first.startswith("gpt on elect-flat: ok, ")
+    assert last == (f"sipml: interrupted; what ran until then is in {out}: the same command goes on from it")
+    assert status == 130
     rows = csv.DictReader((out / "summary.csv").read_text().splitlines())
     statuses = {row["topology"]: row["status"] for row in rows}
     assert statuses == {"elect-flat": "ok", "sip-ring": "unfinished"}
@@ -124,7 +127,7 @@ def test_search_says_what_the_cache_kept(interrupted, tmp_path):
         begun=lambda: any(cache.rglob("*.json")), after_s=0.0,
     )  # fmt: skip
     assert stderr == (
-        f"sipml: interrupted; nothing was written to {out}; any answers so far are kept in {cache}: "
+        f"sipml: interrupted; nothing was written to {out}; any results so far are kept in {cache}: "
         "the same command goes on from them\n"
     )
     assert status == 130

@@ -14,6 +14,7 @@ import attrs
 
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.plugin.registry import Registry
+from sipml_core.sweeping import read_sweep
 
 ROOT = Path(__file__).resolve().parents[2]
 
@@ -112,7 +113,9 @@ class Reader:
 
 
 def check_toml(text: str, registry: Registry) -> None:
-    """It is TOML, and what it says of an experiment is accepted."""
+    """It is TOML, and what it says of an experiment, or of a sweep of one, is accepted."""
     tables = tomllib.loads(text)
-    if set(tables) & {*FRAME, "gpu", "strategy", "engine"}:
+    if "experiment" in tables:
+        assert list(read_sweep(tables).experiments(registry))
+    elif set(tables) & {*FRAME, "gpu", "strategy", "engine"}:
         read_experiment({**FRAME, **tables}, registry)

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sipml_core.cases import run_experiment
-from sipml_core.details import CaseDetails, Selection, critical_path
+from sipml_core.details import CaseDetails, Selection, critical_path, decoded, trace_bytes
 from sipml_core.errors import ConfigError
 from sipml_core.experiment import open_experiment
 
@@ -169,3 +169,17 @@ def test_images_of_a_selection_are_only_those_of_its_gpus(folded):
     assert set(last["src"]) | set(last["dst"]) > {7}
     assert ((last["src"] == 7) | (last["dst"] == 7)).all()
     assert np.isfinite(last["arrived_us"]).all()
+
+
+def test_a_trace_of_a_folded_run_has_every_gpu_once_and_says_which_it_does_as(folded):
+    packets = list(decoded(trace_bytes(folded.details(topology="elect-flat"))))
+    tracks = [packet for packet in packets if packet.what == "track"]
+    roots = {packet.track: packet.name for packet in tracks if packet.name.startswith("GPU ")}
+    assert len(roots) == 8
+    assert sum(", as GPU " in name for name in roots.values()) == 4
+    children = [(roots[packet.parent], packet.name) for packet in tracks if packet.parent in roots]
+    assert len(children) == len(set(children))
+    for gpu in ("GPU 0 ", "GPU 4 "):  # the second does as the first
+        assert {name for root, name in children if root.startswith(gpu)} == {"compute", "sends", "receives"}
+    begins = sum(packet.what == "begin" for packet in packets)
+    assert begins == sum(packet.what == "end" for packet in packets) > 100

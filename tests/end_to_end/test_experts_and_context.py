@@ -9,6 +9,8 @@ from sipml_core.cases import run_experiment
 from sipml_core.errors import ConfigError
 from sipml_core.experiment import read_experiment
 from sipml_core.plugin import load
+from sipml_core.workloads import WORKLOADS
+from sipml_core.workloads.routing import expert_shares
 
 #: Hidden 48, 6 heads on 6 of keys of 8 features, inner 64, 2 layers, 6 experts of which a token meets 2.
 HIDDEN, KEYS, LAYERS, CHOSEN, EXPERTS, INNER, SEQUENCE = 48, 48, 2, 2, 6, 64, 48
@@ -22,6 +24,8 @@ MIXTRAL = {
     "model_type": "mixtral", "num_local_experts": EXPERTS, "num_experts_per_tok": CHOSEN,
 }  # fmt: skip
 NETWORKS = ("elect-flat", "elect-cluster", "sip-ocs", "sip-ring")
+#: Those that need no file, and may have 8 GPUs.
+OTHERS = sorted({*load().names("topology")} - {*NETWORKS, "graph", "sip-torus"})
 
 
 @pytest.fixture(scope="module")
@@ -29,7 +33,7 @@ def run(tmp_path_factory):
     """run(model, gpus, options of the model, network, engine.fold, **plan): its row."""
     folder = tmp_path_factory.mktemp("models")
 
-    def simulate(model, gpus, *, topology="elect-flat", fold="auto", options=(), **plan):
+    def simulate(model, gpus, *, topology="elect-flat", fold="auto", options=(), library="ideal", **plan):
         path = folder / f"{model['model_type']}.json"
         path.write_text(json.dumps(model))
         table = {"name": topology} | ({"server_gpus": 2} if topology == "elect-cluster" else {})
@@ -42,6 +46,7 @@ def run(tmp_path_factory):
             "workload": [{"name": "hf", "file": str(path), **dict(options)}],
             "topology": [table],
             "engine": {"fold": fold},
+            "communication": {"library": library},
         }
         (case,) = run_experiment(read_experiment(tables, load())).cases
         return case
@@ -155,6 +160,20 @@ def test_folding_is_exact_on_every_network(run, topology, plan):
         assert whole.context_bytes == pytest.approx(flat.context_bytes, rel=1e-12)
 
 
+@pytest.mark.parametrize("topology", OTHERS)
+def test_every_other_network_carries_the_same_rows(run, topology):
+    """Or says in one line why it cannot: ports, degree, a shape of its own."""
+    found = run(MIXTRAL, 8, topology=topology, dp=4, cp=2, ep=2)
+    if found.ran:
+        flat = run(MIXTRAL, 8, dp=4, cp=2, ep=2)
+        assert found.expert_bytes == pytest.approx(flat.expert_bytes, rel=1e-12)
+        assert found.context_bytes == pytest.approx(flat.context_bytes, rel=1e-12)
+        assert found.iteration_us >= found.lower_bound_us * (1 - 1e-9)
+    else:
+        assert found.reason
+        assert "\n" not in found.reason
+
+
 @pytest.mark.parametrize("layout", ["auto", "sample", "tensor", "megatron"])
 @pytest.mark.parametrize("placer", ["algorithm1", "aligned"])
 def test_every_layout_exchanges_all_rows(run, layout, placer):
@@ -178,6 +197,32 @@ def test_a_skew_moves_tokens_and_makes_the_largest_wait(run):
     assert other.iteration_us != skewed.iteration_us
 
 
+def test_a_skew_fills_the_replica_with_most_rows(run):
+    """Rows of experts take e times its part of the memory: what experts read, and three inner tensors.
+
+    Of a layer 2 K T (h + 3 f) bytes; that of the replica with most rows in both layers together.
+    """
+    plan = {"dp": 6, "ep": 6}
+    balanced, skewed = (run(MIXTRAL, 6, options={"skew": skew}, **plan) for skew in (0.0, 1.0))
+    shares = np.array([expert_shares(EXPERTS, 1.0, 0, layer) for layer in range(LAYERS)])
+    rows_bytes_of_layer = 2 * CHOSEN * (24 // 6 * SEQUENCE) * (HIDDEN + 3 * INNER)
+    more = rows_bytes_of_layer * (shares.sum(axis=0).max() * 6 - LAYERS)
+    found = skewed.memory_activations_bytes - balanced.memory_activations_bytes
+    assert found == pytest.approx(more, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("model", "plan"),
+    [(MIXTRAL, {"dp": 8, "ep": 2}), (LLAMA, {"cp": 4, "dp": 2}), (LLAMA, {"cp": 8, "dp": 1})],
+)
+def test_a_library_takes_time_and_changes_no_bytes(run, model, plan):
+    """Calls have a start-up and bytes on the wire; bytes of the training step are the same."""
+    ideal, nccl = (run(model, 8, library=library, **plan) for library in ("ideal", "nccl"))
+    assert nccl.iteration_us > ideal.iteration_us
+    for column in ("expert_bytes", "context_bytes", "gradient_bytes", "network_bytes"):
+        assert getattr(nccl, column) == pytest.approx(getattr(ideal, column), rel=1e-12)
+
+
 def test_a_capacity_keeps_the_balance_and_says_what_is_dropped(run):
     """Room for 1.5 times the mean: 3 rows for 2; with a skew what is beyond is dropped."""
     plan = {"dp": 6, "ep": 6}
@@ -191,9 +236,6 @@ def test_a_capacity_keeps_the_balance_and_says_what_is_dropped(run):
 
 def test_shares_of_ranks_are_those_of_their_experts():
     """Six experts on three replicas: two each, in order; a skew of 0 is balance."""
-    from sipml_core.workloads import WORKLOADS
-    from sipml_core.workloads.routing import expert_shares
-
     (mixtral,) = (workload for workload in WORKLOADS if workload.name == "mixtral-8x7b")
     model = mixtral(mixtral.Options(skew=0.5, skew_seed=3))
     shares = expert_shares(8, 0.5, 3, 7)

@@ -12,9 +12,9 @@ from sipml_core.cases.running import run_experiment
 from sipml_core.cli.main import main
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.lowering.grouptemplate import GroupTemplate, traffic_bytes
-from sipml_core.lowering.joblowering import lower
 from sipml_core.lowering.memory import memory_per_gpu
 from sipml_core.lowering.recompute import checkpoints
+from sipml_core.lowering.wholejob import lower
 from sipml_core.model.balanced import Placement, PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Phase, Split

@@ -8,12 +8,14 @@ from click.testing import CliRunner
 
 from sipml_core.cli.main import main
 from sipml_core.errors import ConfigError
+from sipml_core.executing import InThisProcess
 from sipml_core.model.progress import SILENT
 from sipml_core.report.reproduction import draw, finding_tables, verdict_table, write_finding
 from sipml_core.reproduce import numbers as numbers_module
 from sipml_core.reproduce.numbers import carry_out
-from sipml_core.reproduce.study import Claim, Point, Series, Study, read_study, study_names
-from sipml_core.searching.cache import AnswerCache
+from sipml_core.reproduce.study import Claim, Study, read_study, study_names, study_text
+from sipml_core.store import ResultStore
+from sipml_core.sweeping import FigureTable, Point, Series, read_sweep
 
 
 def test_all_studies_of_the_paper_are_there():
@@ -29,16 +31,27 @@ def test_every_experiment_of_every_study_is_valid(registry, name, quick):
     study = read_study(name)
     source = read_study(study.results_of) if study.results_of else study
     found = list(source.experiments(registry, quick))
-    assert len(found) == len(source.points(quick)) * len(source.experiment) >= 2
+    assert len(found) == len(source.points(quick)) * len(source.tables) >= 2
     for _, experiment in found:
         labels = {interconnect.label for interconnect in experiment.interconnects}
         assert {s.topology for s in study.series} <= labels
 
 
+@pytest.mark.parametrize("name", [name for name in study_names() if not read_study(name).results_of])
+def test_a_study_is_a_sweep_that_anybody_may_copy(registry, tmp_path, name):
+    """The file by itself, without its claims, asks for the same experiments at the same points."""
+    study = read_study(name)
+    assert not study.claim
+    (tmp_path / "mine.toml").write_text(study_text(name))
+    copy = read_sweep(tmp_path / "mine.toml")
+    assert copy.do == "search"
+    assert list(copy.experiments(registry, quick=True)) == list(study.experiments(registry, quick=True))
+
+
 def test_the_figure_5_of_the_paper_is_asked_for_in_full(registry):
     """Three models, B from 128 to 8192 Gbps by doubling, 1024 GPUs, six networks."""
     study = read_study("fig5")
-    assert [point.x for point in study.points(quick=False)] == [128 * 2**k for k in range(7)]
+    assert [study.place(point, {})[0] for point in study.points()] == [128 * 2**k for k in range(7)]
     experiments = [experiment for _, experiment in study.experiments(registry, quick=False)]
     assert {job.label for e in experiments for job in e.jobs} == {"resnet50", "transformer", "megatron"}
     assert {i.cluster.gpus for e in experiments for i in e.interconnects} == {1024}
@@ -46,9 +59,11 @@ def test_the_figure_5_of_the_paper_is_asked_for_in_full(registry):
 
 
 def test_latency_is_swept_at_five_times_its_value(registry):
-    for point, experiment in read_study("latency").experiments(registry, quick=False):
+    study = read_study("latency")
+    for point, experiment in study.experiments(registry):
+        x, _ = study.place(point, {})
         options = {i.label: i.topology.options for i in experiment.interconnects}["re-planned"]
-        assert (options.reconfiguration_us, options.interval_us) == (point.x, 5 * point.x)
+        assert (options.reconfiguration_us, options.interval_us) == (x, 5 * x)
 
 
 def test_ablations_begin_with_figure_5_and_change_no_network(registry):
@@ -58,7 +73,7 @@ def test_ablations_begin_with_figure_5_and_change_no_network(registry):
     figure = next(
         experiment
         for point, experiment in read_study("fig5").experiments(registry, quick=False)
-        if point.x == 8192 and experiment.title == "fig5"
+        if point.values["cluster.bandwidth_gbps"] == 8192 and experiment.title == "fig5"
     )
     assert study.point[0].set == ()
     assert (base.gpu, base.precision, base.engine) == (figure.gpu, figure.precision, figure.engine)
@@ -73,7 +88,8 @@ def small_study(**changes):
     """A small GPT on two interconnects at two bandwidths."""
     fields = dict(
         title="Small",
-        x="bandwidth [Gbps]",
+        do="search",
+        figure=FigureTable(x_label="bandwidth [Gbps]", y=("time_to_accuracy_h",)),
         series=(
             Series(label="Elect-Flat", topology="elect-flat"),
             Series(label="Elect-Flat, DP only", topology="elect-flat", pure_dp=True),
@@ -117,8 +133,8 @@ def carried_out(registry, monkeypatch, study, quick=False):
         ["small"],
         registry,
         quick=quick,
-        jobs=1,
-        cache=AnswerCache(None),
+        executor=InThisProcess(),
+        store=ResultStore(None),
         progress=SILENT,
     )[0]
 
@@ -142,7 +158,7 @@ def test_quick_takes_fewer_points_and_its_own_changes(registry, monkeypatch):
 
 
 def test_figures_and_numbers_are_the_same_bytes_every_time(finding, tmp_path):
-    finding = attrs.evolve(finding, study=small_study(y=("time_to_accuracy_h", "mp")))
+    finding = attrs.evolve(finding, study=small_study(figure=FigureTable(y=("time_to_accuracy_h", "mp"))))
     written = []
     for name in ("one", "two"):
         (tmp_path / name).mkdir()
@@ -156,7 +172,7 @@ def test_figures_and_numbers_are_the_same_bytes_every_time(finding, tmp_path):
 def test_named_points_are_rows_and_are_not_joined(registry, monkeypatch, tmp_path):
     """Names stand in the order of x, in the table, under the figure and in the CSV file."""
     points = (Point(x=2, set=(), label="second"), Point(x=1, set=(), label="first"))
-    finding = carried_out(registry, monkeypatch, small_study(point=points, y=("iteration_ms",)))
+    finding = carried_out(registry, monkeypatch, small_study(point=points, figure=FigureTable()))
     (table,) = finding_tables(finding)
     assert [column.header for column in table.columns[1:]] == [s.label for s in finding.study.series]
     assert list(table.columns[0].cells) == ["first", "second"]
@@ -215,15 +231,15 @@ def test_a_mistyped_study_gets_the_nearest():
 
 
 def test_an_unknown_quantity_is_refused():
-    with pytest.raises(ConfigError, match="y must be one of time_to_accuracy_h"):
-        small_study(y=("speed",))
+    with pytest.raises(ConfigError, match="y must be numbers of the table, got 'speed'"):
+        FigureTable(y=("speed",))
 
 
 @pytest.mark.slow
 def test_the_quick_reproduction_runs(tmp_path):
     """All studies at 64 GPUs: a figure and numbers each, and verdicts: two on all models, 18 on one each."""
     answer = CliRunner().invoke(
-        main, ["reproduce", "all", "--quick", "--no-cache", "--out", str(tmp_path)], catch_exceptions=False
+        main, ["reproduce", "all", "--quick", "--no-store", "--out", str(tmp_path)], catch_exceptions=False
     )
     assert answer.exit_code == 0, answer.output
     kinds = {name: {p.suffix for p in tmp_path.glob(f"{name}.*")} for name in study_names()}

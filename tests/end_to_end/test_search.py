@@ -12,8 +12,8 @@ from sipml_core.errors import InfeasibleError
 from sipml_core.experiment.reading import read_experiment
 from sipml_core.report.searchreport import search_footnotes, search_tables, winners_tables, write_search
 from sipml_core.searching import workers as work
-from sipml_core.searching.cache import AnswerCache
 from sipml_core.searching.searching import search
+from sipml_core.store import ResultStore
 
 SMALL_GPT = {
     "name": "gpt",
@@ -172,13 +172,13 @@ def test_the_number_of_processes_changes_no_byte(registry, tmp_path):
 def test_the_content_of_a_named_file_is_part_of_the_question(registry, tmp_path):
     """A table of measured op times that changes is another GPU."""
     curve = tmp_path / "steps.csv"
-    cache = AnswerCache(tmp_path / "cache")
+    store = ResultStore(tmp_path / "store")
     workload = {**SMALL_GPT, "curve": str(curve)}
     counts = []
     for steps in (100, 200):
         curve.write_text(f"global_batch,steps\n8,{steps}\n32,{steps}\n")
-        (result,) = search([experiment(registry, workload=workload, mp=[1])], cache=cache)
-        counts.append(len(list(cache.folder.rglob("*.json"))))
+        (result,) = search([experiment(registry, workload=workload, mp=[1])], store=store)
+        counts.append(len(list(store.files())))
         assert result.best[0].steps_to_accuracy == pytest.approx(steps, rel=0.5)
     assert counts[1] == 2 * counts[0]
 

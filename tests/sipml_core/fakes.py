@@ -20,8 +20,8 @@ from sipml_core.plugin.interfaces import (
     Workload,
 )
 from sipml_core.plugin.registry import Source, collect
-from sipml_core.reproduce.numbers import Number
 from sipml_core.searching.searchresult import SearchRow
+from sipml_core.sweeping import Number
 
 
 class TinyModel(Workload):

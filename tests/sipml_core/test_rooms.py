@@ -16,6 +16,7 @@ CONTRACT = {*BASE, "plugin"}
 STEPS = {
     *CONTRACT, "communication", "experiment", "partition", "placement", "lowering", "engine", "scheduling",
 }  # fmt: skip
+SEARCHED = {*STEPS, "details", "cases", "store", "executing"}
 MAY_IMPORT = {
     "errors": set(),
     "fields": {"errors"},
@@ -35,12 +36,15 @@ MAY_IMPORT = {
     "estimators": {*CONTRACT, "engine"},
     "scheduling": {*CONTRACT, "engine"},
     "cases": {*STEPS, "details"},
-    "searching": {*STEPS, "cases"},
+    "store": {*STEPS, "cases"},
+    "executing": CONTRACT,
+    "searching": SEARCHED,
     "sharing": {*STEPS, "cases"},
-    "reproduce": {*STEPS, "cases", "searching"},
-    "validating": {*STEPS, "cases"},
+    "sweeping": {*SEARCHED, "searching"},
+    "reproduce": {*SEARCHED, "searching", "sweeping"},
+    "validating": {*STEPS, "cases", "executing"},
     "calibrating": {*STEPS, "cases"},
-    "report": {*STEPS, "details", "cases", "searching", "sharing", "reproduce", "validating"},
+    "report": {*SEARCHED, "searching", "sharing", "sweeping", "reproduce", "validating"},
     "templates": CONTRACT,
     "bundled": {
         *CONTRACT,
@@ -54,11 +58,10 @@ MAY_IMPORT = {
     },
     "testing": {*STEPS, "workloads", "gpus", "cases"},
     "cli": {
-        *STEPS,
-        "details",
-        "cases",
+        *SEARCHED,
         "searching",
         "sharing",
+        "sweeping",
         "reproduce",
         "validating",
         "calibrating",
@@ -66,7 +69,7 @@ MAY_IMPORT = {
         "templates",
     },
     "__main__": {"cli"},
-    "frontdoor": {*STEPS, "details", "cases", "searching", "report"},
+    "frontdoor": {*SEARCHED, "searching", "sweeping", "report"},
     "__init__": {"frontdoor"},
 }
 

@@ -12,8 +12,8 @@ from sipml_core.errors import ConfigError
 from sipml_core.lowering.collectives import all_reduce_bytes
 from sipml_core.lowering.gradients import ring_devices
 from sipml_core.lowering.grouptemplate import traffic_bytes
-from sipml_core.lowering.joblowering import lower
 from sipml_core.lowering.synchronisation import replicas_in_server
+from sipml_core.lowering.wholejob import lower
 from sipml_core.model.balanced import Placement, PlacementLimits
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Axis, Operand, Phase, Role

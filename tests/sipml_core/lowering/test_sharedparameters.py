@@ -33,6 +33,19 @@ def test_three_psi_a_micro_batch(steps, recompute, fp32):
     assert job.sends(4).size_bytes.sum() == pytest.approx(job.template.traffic.total)
 
 
+@pytest.mark.parametrize(("zero", "fp32", "bytes_each"), [
+    (0, False, 4), (1, False, 4), (2, False, 4 * 2 + 2), (3, False, 4 * 6),
+    (0, True, 8), (1, True, 6), (2, True, 4 * 4 + 2), (3, True, 4 * 8),
+])  # fmt: skip
+def test_bytes_of_every_level(zero, fp32, bytes_each):
+    """A parameter, a GPU, m = 4, times (d - 1) / d: an all-reduce; scatter and gather; m scatters and a
+    gather; m times two gathers and a scatter. Gradients have 2 bytes or 4."""
+    job = lowered(plan_of(zero=zero, fp32_gradients=fp32, bucket_bytes=3e4))
+    psi = job.template.group.graph.graph.parameter_elements
+    assert job.template.traffic.gradients == pytest.approx(bytes_each * psi * 3 / 4 * 4)
+    assert job.tasks().size_bytes.sum() == pytest.approx(job.template.traffic.total)
+
+
 @pytest.mark.parametrize(
     "changes",
     [

@@ -42,3 +42,11 @@ def test_a_circle_of_stages_with_several_chunks():
     rows = cells(plan)
     assert rows[0]["stages beside it"] == "1; 2"
     assert rows[1]["passes"].startswith("F0.1 F1.1")
+
+
+def test_replicas_that_share_sequences_are_counted_and_said():
+    """mp 2, cp 2, dp 2, ep 2: the next replica is the next part of the sequence."""
+    plan = Plan(mp=2, cp=2, dp=2, ep=2, global_batch=4)
+    (row,) = cells(plan)
+    assert row["next replica"] == "2, 3"
+    assert plan_table("gpt", plan).title.startswith("gpt: mp 2 x cp 2 x pp 1 x dp 2 (ep 2), ")

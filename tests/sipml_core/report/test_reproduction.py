@@ -10,8 +10,9 @@ from sipml_core.report.reproduction import (
     verdict_table,
     write_finding,
 )
-from sipml_core.reproduce.numbers import Finding, Number, Verdict
-from sipml_core.reproduce.study import QUANTITIES, Study
+from sipml_core.reproduce.numbers import Finding, Verdict
+from sipml_core.reproduce.study import Study
+from sipml_core.sweeping import QUANTITIES, FigureTable, Number
 
 #: `fakes.number`: 7200 s; 4000 us; 96 samples in 4000 us; degrees 3 x 8; and its batch is extrapolated.
 SHOWN = {
@@ -24,7 +25,7 @@ SHOWN = {
 
 
 def finding(*numbers, verdicts=(), y=QUANTITIES):
-    study = Study(title="What if?", x="bandwidth [Gbps]", y=y)
+    study = Study(title="What if?", do="search", figure=FigureTable(x_label="bandwidth [Gbps]", y=y))
     return Finding(name="small", study=study, numbers=numbers, verdicts=tuple(verdicts), searches=())
 
 

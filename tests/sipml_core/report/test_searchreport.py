@@ -97,6 +97,9 @@ def test_plans_are_shown_where_they_differ(fakes, columns):
         "in order, micro-batch 4, zero 2, recompute selective",
     ]  # fmt: skip
     assert columns(table)["estimate"] == ["1.2 ms", "1.2 ms", "left out"]
+    found = result([attrs.evolve(rows[0], best=False), rows[1]], [fakes.case_result(mp=3, dp=8)])
+    (winners,) = winners_tables(found)
+    assert columns(winners)["plan"] == ["micro-batch 4"]
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,14 @@
 import attrs
 import pytest
 
+from sipml_core.executing import InThisProcess
 from sipml_core.model.progress import SILENT
 from sipml_core.reproduce import numbers as numbers_module
 from sipml_core.reproduce.numbers import carry_out, judge, verdicts_on
-from sipml_core.reproduce.study import Claim, Point, Series, Study
-from sipml_core.searching.cache import AnswerCache
+from sipml_core.reproduce.study import Claim, Study
 from sipml_core.searching.searchresult import SearchResult
+from sipml_core.store import ResultStore
+from sipml_core.sweeping import Point, Series, SweepPoint
 
 
 def test_hours_milliseconds_and_samples_per_second(fakes):
@@ -34,10 +36,14 @@ def numbers(fakes, monkeypatch):
         study = attrs.evolve(study, experiment=({"title": "s"},))
         monkeypatch.setattr(numbers_module, "read_study", {"s": study}.__getitem__)
         monkeypatch.setattr(
-            Study, "experiments", lambda self, registry, quick: [(self.point[0], "an experiment")]
+            Study,
+            "experiments",
+            lambda self, registry, quick: [(SweepPoint(values={}, named=self.point[0]), "an experiment")],
         )
         monkeypatch.setattr(numbers_module, "search", lambda experiments, **_: [found(rows)])
-        (finding,) = carry_out(["s"], None, quick=False, jobs=1, cache=AnswerCache(None), progress=SILENT)
+        (finding,) = carry_out(
+            ["s"], None, quick=False, executor=InThisProcess(), store=ResultStore(None), progress=SILENT
+        )
         return finding.numbers
 
     return of

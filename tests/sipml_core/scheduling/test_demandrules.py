@@ -8,7 +8,7 @@ from sipml_core.model.fabric import Fabric
 from sipml_core.model.network import Network
 from sipml_core.model.taskbuilder import TaskBuilder
 from sipml_core.plugin.interfaces import Scheduler
-from sipml_core.scheduling.demandrules import BYTES, GATING, RULES, DemandRule
+from sipml_core.scheduling.demandrules import BYTES, GATING, RULES_ONCE, RULES_REPLANNED, DemandRule
 from sipml_core.scheduling.driver import ScheduledCircuits, crowded, fewest_circuits
 
 
@@ -82,8 +82,8 @@ def test_weights_of_one_change_no_bit():
 
 @pytest.mark.parametrize(
     ("rule", "expected"),
-    [(GATING, 1000.0), (RULES[1], 12_500.0), (RULES[2], 64.0)],
-    ids=["never below the largest", "never below 1 % of 1.25 MB", "64 times its bytes"],
+    [(GATING, 1000.0), (RULES_REPLANNED[1], 12_500.0), (RULES_ONCE[1], 300.0), (RULES_ONCE[2], 64.0)],
+    ids=["as the largest", "1 % of 1.25 MB", "0.3 of the largest", "64 times its bytes"],
 )
 def test_a_gating_pair_counts_for_more(rule, expected):
     made, scheduler = driver(rule=rule, gates=GATES)

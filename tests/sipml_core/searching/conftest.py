@@ -57,9 +57,10 @@ def found(fakes, monkeypatch):
         lambda self, batch: [answer(self, batch.kind, trial) for trial in batch.trials],
     )
 
-    def run(cache=None, sections=None, **changes):
+    def run(store=None, sections=None, retry_failed=False, **changes):
         tables = {**TABLES, "search": {**TABLES["search"], **changes}, **(sections or {})}
-        return search([read_experiment(tables, fakes.fake_registry())], cache=cache)[0]
+        experiment = read_experiment(tables, fakes.fake_registry())
+        return search([experiment], store=store, retry_failed=retry_failed)[0]
 
     run.asked = asked
     return run
