@@ -83,6 +83,8 @@ def _options(sheet: _Sheet) -> type[Any]:
     return Options
 
 
+#: Of the A100: see docs/gpu-models.md.
+_AMPERE = MappingProxyType({"other": 0.58, "norm": 0.50})
 #: Parts of the memory bandwidth that streaming kernels and norms reach: lower than on Volta, whose 900 GB/s
 #: are easier to use up.
 _SINCE_AMPERE = MappingProxyType({"other": 0.62, "norm": 0.50})
@@ -102,8 +104,8 @@ class A100Sxm40(ShapedGpu):
 
     name = "a100-40gb"
     summary = "NVIDIA A100 SXM 40 GB, matrix products by shape"
-    compute = MappingProxyType({"matmul": 0.72, "conv": 0.38})
-    bandwidth = _SINCE_AMPERE
+    compute = MappingProxyType({"matmul": 0.68, "conv": 0.38})
+    bandwidth = _AMPERE
     Options = _options(_A100_40)
 
 
@@ -112,8 +114,8 @@ class A100Sxm80(ShapedGpu):
 
     name = "a100-80gb"
     summary = "NVIDIA A100 SXM 80 GB, matrix products by shape"
-    compute = MappingProxyType({"matmul": 0.72, "conv": 0.38})
-    bandwidth = _SINCE_AMPERE
+    compute = MappingProxyType({"matmul": 0.68, "conv": 0.38})
+    bandwidth = _AMPERE
     Options = _options(_A100_80)
 
 

@@ -71,10 +71,10 @@ def test_time_grows_with_each_dimension(gpu):
 
 
 def test_large_products_reach_what_was_fitted():
-    """0.72 of 312 TFLOP/s, where tiles and waves are all but full."""
+    """0.68 of 312 TFLOP/s, where tiles and waves are all but full."""
     asked = work(m=16384, n=16384, k=8192)
     tflops = asked.flops / A100Sxm80(A100Sxm80.Options()).compute_us(asked) / 1e6
-    assert 0.70 * 312 < tflops <= 0.72 * 312
+    assert 0.66 * 312 < tflops <= 0.68 * 312
 
 
 def test_a_product_of_unknown_shape_goes_by_the_efficiency_of_its_kind():
@@ -101,10 +101,10 @@ def test_a_gpu_without_fp8_says_so(gpu):
 
 
 def test_tf32_of_matrices_is_no_longer_that_of_convolutions():
-    """0.72 of 156 TFLOP/s for products; 0.25 for what is no product."""
+    """0.68 of 156 TFLOP/s for products; 0.25 for what is no product."""
     model = A100Sxm80(A100Sxm80.Options())
     asked = work(m=16384, n=16384, precision="tf32")
-    assert asked.flops / model.compute_us(asked) / 156e6 == pytest.approx(0.72, rel=0.02)
+    assert asked.flops / model.compute_us(asked) / 156e6 == pytest.approx(0.68, rel=0.02)
     other = attrs.evolve(asked, kind="conv", products=())
     assert other.flops / model.compute_us(other) / 156e6 == pytest.approx(0.25)
 
