@@ -29,7 +29,7 @@ def write_sweep(result: SweepResult, name: str, folder: Path, picture: bool) -> 
     """Write NAME.csv, and the figure that the sweep asks for; each file appears whole or not at all."""
     contents: dict[str, bytes] = {f"{name}.csv": sweep_csv(result).encode()}
     asked = result.sweep.figure
-    if picture and asked is not None:
+    if picture and asked is not None and result.drawn():
         figure = draw_sweep(result.sweep, result.drawn())
         contents |= {f"{name}.{kind}": figure_bytes(figure, kind) for kind in asked.formats}
     for file, content in contents.items():
@@ -82,6 +82,8 @@ def sweep_footnotes(result: SweepResult, name: str) -> list[str]:
     lines = []
     if len(result.rows) > SHOWN_ROWS:
         lines.append(f"{len(result.rows) - SHOWN_ROWS} more rows are in {name}.csv")
+    if result.sweep.figure is not None and not result.drawn():
+        lines.append("no run is of a series of the figure: nothing to draw")
     reasons = dict.fromkeys(row.result.reason for row in result.rows if not row.ran)
     for reason in list(reasons)[:8]:
         count = sum(row.result.reason == reason and not row.ran for row in result.rows)
