@@ -91,9 +91,15 @@ def own_links(fabric: Fabric, groups: NDArray[np.int32]) -> LinkTable:
         return ()
     tail, head = fabric.link_tail, fabric.link_head
     own = (tail != head) & (np.maximum(tail, head) < fabric.gpus)
-    gbps = np.zeros((fabric.gpus, fabric.gpus))
-    np.add.at(gbps, (tail[own], head[own]), fabric.link_gbps[own])
-    least = gbps[groups[:, :, None], groups[:, None, :]].min(axis=0)
+    if not own.any():
+        return ()
+    # Of each pair that has links: its number, source x GPUs + destination, and what they carry together.
+    pairs, link_pair = np.unique(tail[own].astype(np.int64) * fabric.gpus + head[own], return_inverse=True)
+    gbps = np.bincount(link_pair, weights=fabric.link_gbps[own])
+
+    asked = groups[:, :, None].astype(np.int64) * fabric.gpus + groups[:, None, :]
+    place = np.minimum(np.searchsorted(pairs, asked), len(pairs) - 1)
+    least = np.where(pairs[place] == asked, gbps[place], 0.0).min(axis=0)
     return tuple(map(tuple, least.tolist())) if least.any() else ()
 
 

@@ -1,5 +1,6 @@
 """A server of 8 V100s as it is wired: all links at once, whatever the collective."""
 
+import types
 from pathlib import Path
 
 import networkx as nx
@@ -58,6 +59,17 @@ def all_reduce_gbytes_per_s(gpus, orders):
     tasks = builder.build()
     total_us = simulate(tasks, Network.of(mesh(gpus), tasks)).total_us
     return 2 * (gpus - 1) / gpus * size_bytes / total_us / 1e3
+
+
+def test_links_of_groups_take_no_room_for_all_pairs_of_a_large_cluster():
+    """A table of all pairs of 65 536 GPUs would take 32 GiB; the least of two links of 400 and 300 is 300."""
+    wires = types.SimpleNamespace(
+        gpus=65536, circuits=False, link_tail=np.array([0, 1, 65534, 65534, 65535]),
+        link_head=np.array([1, 0, 65535, 65535, 65534]), link_gbps=np.array([400, 400, 100, 200, 400.0]),
+    )  # fmt: skip
+    groups = np.array([[0, 1], [65534, 65535]], dtype=np.int32)
+    assert own_links(wires, groups) == ((0.0, 300.0), (400.0, 0.0))
+    assert own_links(wires, np.array([[0, 2]], dtype=np.int32)) == ()
 
 
 def test_the_file_of_the_example_is_the_wiring(registry):
