@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -30,6 +30,8 @@ def now_left(text: str) -> None:
 def computing(folder: Path, kept_in: Path | None = None) -> Iterator[Progress]:
     """Make `folder`, and know that nothing is written to it until the block says `now_left`.
 
+    Where the block fails and left nothing, there is no empty folder either.
+
     Yields the report of a progress bar on stderr, which is silent when stderr is no terminal.
     """
     from sipml_core.report import prepare_folder, progress_bar
@@ -38,6 +40,13 @@ def computing(folder: Path, kept_in: Path | None = None) -> Iterator[Progress]:
     if kept_in:
         left += f"; any results so far are kept in {kept_in}: the same command goes on from them"
     now_left(left)
+    made = [path for path in (folder, *folder.parents) if not path.exists()]
     prepare_folder(folder)
-    with progress_bar() as progress:
-        yield progress
+    try:
+        with progress_bar() as progress:
+            yield progress
+    except BaseException:
+        for path in made:
+            with suppress(OSError):  # not empty: what is there stays
+                path.rmdir()
+        raise

@@ -58,6 +58,8 @@ def _answer(error: BaseException) -> tuple[str, int] | None:
     if isinstance(error, SipmlError):
         refused = isinstance(error, (ConfigError, InfeasibleError, PluginError))
         return str(error), REFUSED if refused else FAILED
+    if isinstance(error, MemoryError):
+        return f"there is not enough memory: {error}{left_behind()}", FAILED
     if isinstance(error, OSError):
         return f"input or output failed: {error}{left_behind()}", FAILED
     return None

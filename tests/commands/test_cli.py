@@ -174,6 +174,16 @@ def test_a_sweep_without_a_figure_is_drawn_where_that_is_asked_for(file, tmp_pat
     assert "figures need matplotlib" in refused("sweep", file, *options, "--out", tmp_path, "--picture")
 
 
+def test_too_little_memory_is_one_line(file, tmp_path, monkeypatch):
+    def full(*_, **__):
+        raise MemoryError("Unable to allocate 32.0 GiB")
+
+    monkeypatch.setattr("sipml_core.cases.running.compiled_variants", full)
+    result = call("run", file, "--no-store", "--out", tmp_path / "out")
+    assert result.exit_code == 1
+    assert result.stderr.startswith("sipml: there is not enough memory: Unable to allocate 32.0 GiB; nothing")
+
+
 def test_validate_says_what_would_run(file):
     result = call("validate", file)
     assert result.exit_code == 0, result.stderr

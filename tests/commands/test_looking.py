@@ -132,6 +132,13 @@ def test_refusals_are_one_line(folder, tmp_path, arguments, line):
     assert line in refused(*(places.get(word, word) for word in arguments), *options)
 
 
+@pytest.mark.parametrize("command", ["plot", "report"])
+def test_a_source_that_is_not_there_leaves_no_folder(command, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert "cannot read nowhere.toml" in refused(command, "nowhere.toml")
+    assert not list(tmp_path.iterdir())
+
+
 def test_without_matplotlib_plot_says_what_is_missing_and_report_works(folder, monkeypatch):
     monkeypatch.setitem(sys.modules, "matplotlib", None)
     monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
