@@ -50,7 +50,7 @@ def test_a_row_more_than_a_tile_costs_a_tile():
 
 
 def test_a_long_contraction_is_divided_where_tiles_are_few():
-    """One tile on 8 multiprocessors, or two smaller ones: in 8 or 4 parts these fill them; k of 256 does not."""
+    """One tile on 8 multiprocessors in 8 parts, or two smaller ones in 4; k of 256 is too short."""
     assert wave_efficiency(MatrixProduct(1, 256, 128, 2048), 8) == pytest.approx(
         max(begun(256), 0.85 * begun(512))
     )
