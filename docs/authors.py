@@ -7,7 +7,8 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "plugin": (
         "The interfaces to subclass, and the mark of a hook.",
         (
-            "API_VERSION", "AllReduce", "Communication", "Component", "Convergence", "DemandForecast",
+            "API_VERSION", "AllReduce", "Allocator", "Communication", "Component", "Convergence",
+            "DemandForecast",
             "Estimator", "Exchange", "GpuModel", "Placer", "Scheduler", "Topology", "Workload", "hookimpl",
             "load",
         ),
@@ -54,10 +55,10 @@ FOR_AUTHORS: dict[str, tuple[str, tuple[str, ...]]] = {
     "testing": (
         "Suites of laws to subclass in a test file: see [laws](laws.md).",
         (
-            "AllReduceConformance", "CommunicationConformance", "EstimatorConformance",
+            "AllReduceConformance", "AllocatorConformance", "CommunicationConformance",
+            "EstimatorConformance",
             "ExchangeConformance", "GpuModelConformance", "LawBroken", "PlacerConformance",
-            "SchedulerConformance", "TopologyConformance",
-            "WorkloadConformance",
+            "SchedulerConformance", "TopologyConformance", "WorkloadConformance",
         ),
     ),
 }  # fmt: skip

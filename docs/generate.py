@@ -30,6 +30,7 @@ from sipml_core.experiment import (
 )
 from sipml_core.model import Cluster, Framework
 from sipml_core.plugin import (
+    Allocator,
     AllReduce,
     Communication,
     Component,
@@ -63,6 +64,7 @@ HOOKS: dict[str, tuple[type[Component] | None, str]] = {
     "sipml_exchanges": (Exchange, "docs/plugins/examples/sipml_exchanges.py"),
     "sipml_all_reduces": (AllReduce, "docs/plugins/examples/sipml_all_reduces.py"),
     "sipml_communication": (Communication, "docs/plugins/examples/sipml_communication.py"),
+    "sipml_allocators": (Allocator, "docs/plugins/examples/sipml_allocators.py"),
     "sipml_run_started": (None, "docs/plugins/examples/sipml_run_started.py"),
     "sipml_run_finished": (None, "docs/plugins/examples/sipml_run_finished.py"),
 }

@@ -25,8 +25,12 @@ class Neighbour:
     offset_us: float
 
 
-def joint_iterations_us(neighbours: list[Neighbour], gpus: int, iterations: int) -> NDArray[np.float64]:
-    """Return the mean time of an iteration of each job while all of them run. [jobs] [us]
+def joint_iterations_us(
+    neighbours: list[Neighbour], gpus: int, iterations: int
+) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+    """Return the mean time of an iteration of each job while all of them run, and that of the later half.
+
+    [jobs], [jobs] [us]
 
     Parameters
     ----------
@@ -44,11 +48,13 @@ def joint_iterations_us(neighbours: list[Neighbour], gpus: int, iterations: int)
 
     # Count what ended while all ran; of a job that no other outlives, all of it.
     until_us = min(float(each[-1]) for each in done_us)
-    means = np.empty(len(neighbours))
+    means, later = np.empty(len(neighbours)), np.empty(len(neighbours))
     for k, (each, done) in enumerate(zip(neighbours, done_us, strict=True)):
         whole = max(int((done <= until_us * (1 + 1e-12)).sum()), 1)
         means[k] = (done[whole - 1] - each.offset_us) / whole
-    return means
+        half = whole // 2
+        later[k] = (done[whole - 1] - done[half - 1]) / (whole - half) if half else means[k]
+    return means, later
 
 
 def joined_tasks(

@@ -9,6 +9,7 @@ A failure names the law that broke and the smallest case that breaks it. `option
 other class attributes of a suite change what is tried.
 """
 
+from sipml_core.testing.allocatorlaws import AllocatorConformance
 from sipml_core.testing.collectivelaws import AllReduceConformance, ExchangeConformance
 from sipml_core.testing.estimators import EstimatorConformance
 from sipml_core.testing.gpus import GpuModelConformance
@@ -21,6 +22,7 @@ from sipml_core.testing.workloads import WorkloadConformance
 
 __all__ = [
     "AllReduceConformance",
+    "AllocatorConformance",
     "CommunicationConformance",
     "EstimatorConformance",
     "ExchangeConformance",
