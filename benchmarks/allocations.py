@@ -37,8 +37,8 @@ def main() -> None:
             found[label, row.topology] = row
             print(
                 f"| {label} | {row.topology} | {row.makespan_us / 1e6:.0f} s | "
-                f"{100 * row.utilisation:.0f} % | {100 * row.fragmentation:.0f} % | {row.waited_us / 1e6:.1f} s | {row.slowdown:.3f}x | "
-                f"{row.slowest:.2f}x | {took_s:.0f} s |",
+                f"{100 * row.utilisation:.0f} % | {100 * row.fragmentation:.0f} % | "
+                f"{row.waited_us / 1e6:.1f} s | {row.slowdown:.3f}x | {row.slowest:.2f}x | {took_s:.0f} s |",
                 flush=True,
             )
     if "--plot" in sys.argv:
