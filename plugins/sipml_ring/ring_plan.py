@@ -113,7 +113,10 @@ class RingPlan(CircuitPlan):
             }
 
     def occupancy(self) -> CircuitOccupancy | None:
-        """Return the wavelengths in use on each segment; None where GPUs on the way may change them."""
+        """Return the wavelengths in use on each segment; None where GPUs on the way may change them.
+
+        Of one period of a ring: those of its segments, where circuits of its images come in, too.
+        """
         if self.control.wavelength != "continuous":
             return None
         src, dst = self.src[self.circuit_pair], self.dst[self.circuit_pair]
@@ -123,7 +126,9 @@ class RingPlan(CircuitPlan):
             segment, which = self.control.covers(src[mine], dst[mine], direction)
             used = mine[which]
             groups = np.full(len(used), direction)
-            parts.append((groups, segment, self.circuit_index[used], src[used], dst[used]))
+            parts.append(
+                (groups, segment % self.control.segments, self.circuit_index[used], src[used], dst[used])
+            )
         group, place, channel, src, dst = (np.concatenate(column) for column in zip(*parts, strict=True))
         return CircuitOccupancy(
             place_name="segment",

@@ -5,6 +5,7 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from itertools import groupby
+from typing import TYPE_CHECKING
 
 import attrs
 
@@ -17,12 +18,14 @@ from sipml_core.cases.darkness import DarkCapacity
 from sipml_core.cases.recording import DecisionLog, case_record, recording_of
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.variants import Variant
-from sipml_core.details import CaseDetails
 from sipml_core.engine import lower_bound_us, simulate
 from sipml_core.errors import LimitError, StalledError, TooSlowError
 from sipml_core.model import SILENT, CaseResult, Progress, Timeline, UnsharedFabric
 from sipml_core.plugin import Component
 from sipml_core.scheduling import DemandRule
+
+if TYPE_CHECKING:
+    from sipml_core.details import CaseDetails
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -101,9 +104,15 @@ def simulate_case(
     except LimitError:
         raise clock.reached() from None
     rule = compiled.circuits.rule if compiled.circuits else None
-    found = CaseDetails(record=case_record(compiled, timeline, log)) if details else None
+    found = _details_of(compiled, timeline, log) if details else None
     row = account(compiled, timeline, driver)
     return SimulatedCase(row=row, timeline=timeline, rule=rule, details=found, round=compiled.round)
+
+
+def _details_of(compiled: CompiledCase, timeline: Timeline, log: DecisionLog | None) -> CaseDetails:
+    from sipml_core.details import CaseDetails  # here: most runs do without
+
+    return CaseDetails(record=case_record(compiled, timeline, log))
 
 
 def fastest_variant(

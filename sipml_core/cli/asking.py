@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -158,4 +159,34 @@ def say(line: str) -> None:
 
 def wrote(files: list[Path]) -> None:
     """Say on stderr what was written."""
-    click.echo(f"wrote {', '.join(str(path) for path in files)}", err=True)
+    click.echo(f"wrote {', '.join(told(files))}", err=True)
+
+
+#: Files that are named one by one, and of one folder where there are more.
+_NAMED, _NAMED_OF_FOLDER = 8, 4
+
+
+def told(files: list[Path]) -> list[str]:
+    """Return the files, or how many there are where, if they are many.
+
+    >>> told([Path("a/x.csv"), Path("b/y.csv")])
+    ['a/x.csv', 'b/y.csv']
+    >>> told([Path("a/result.json"), *(Path("a", "details", str(k), "gpus.csv") for k in range(9))])
+    ['a/result.json', '9 files under a/details']
+    """
+    if len(files) <= _NAMED:
+        return [str(path) for path in files]
+    folders = Counter(path.parent for path in files)
+    above = Counter(folder.parent for folder in folders)
+    groups: dict[Path, list[Path]] = {}
+    for path in files:
+        many = above[path.parent.parent] > _NAMED_OF_FOLDER
+        groups.setdefault(path.parent.parent if many else path.parent, []).append(path)
+    found = []
+    for folder, mine in groups.items():
+        found += (
+            [str(path) for path in mine]
+            if len(mine) <= _NAMED_OF_FOLDER
+            else [f"{len(mine)} files under {folder}"]
+        )
+    return found

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import os
 from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import FIRST_COMPLETED, Future, ProcessPoolExecutor, wait
 from concurrent.futures.process import BrokenProcessPool
-from multiprocessing import active_children, get_context
+from multiprocessing import active_children, get_context, parent_process
 from multiprocessing.process import BaseProcess
+from threading import Thread
 from typing import Any, Protocol
 
 from sipml_core.errors import ConfigError, SipmlError
@@ -31,7 +33,7 @@ def refuse_stranger(wanted: Mapping[str, str], found: Mapping[str, str], who: st
         if found.get(what) != value:
             raise ConfigError(
                 f"{who} has {what} {found.get(what, 'none')}, here it is {value}; "
-                "install the same sipml and plugins there"
+                "install the same sipml and plugins there, and start again"
             )
 
 
@@ -154,7 +156,7 @@ class WorkerProcesses:
 
     def _open(self) -> ProcessPoolExecutor:
         if self._pool is None:
-            self._pool = ProcessPoolExecutor(self.workers, mp_context=get_context("spawn"))
+            self._pool = _processes(self.workers)
         return self._pool
 
     def _suspects(
@@ -171,7 +173,7 @@ class WorkerProcesses:
         if lost is None:
             raise SipmlError(DIED) from None
         for number in suspects:
-            alone = ProcessPoolExecutor(1, mp_context=get_context("spawn"))
+            alone = _processes(1)
             others = active_children()
             with interrupts_blocked():
                 future = alone.submit(function, pieces[number])
@@ -182,3 +184,23 @@ class WorkerProcesses:
                 lost(number)
             finally:
                 alone.shutdown(wait=False, cancel_futures=True)
+
+
+def _processes(workers: int) -> ProcessPoolExecutor:
+    return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_parent)
+
+
+def end_with_parent() -> None:
+    """In a new process: end when the one that started it has ended, in whatever way.
+
+    One that is killed cannot tell; its workers would wait for it for ever.
+    """
+    parent = parent_process()
+    if parent is None:
+        return
+
+    def watch() -> None:
+        parent.join()
+        os._exit(1)
+
+    Thread(target=watch, daemon=True).start()

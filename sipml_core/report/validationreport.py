@@ -15,11 +15,11 @@ from sipml_core.report.resultfiles import plain_row, prepare_folder, to_csv, wri
 from sipml_core.validating import ErrorSummary, Prediction
 
 #: Names of the files.
-CSV_FILE, PICTURE = "validation.csv", "validation.png"
+CSV_FILE, PICTURE = "measured.csv", "measured.png"
 
 
 def write_predictions(found: Sequence[Prediction], folder: Path, picture: bool) -> list[Path]:
-    """Write validation.csv, and validation.png with `picture`; return the files."""
+    """Write measured.csv, and measured.png with `picture`; return the files."""
     prepare_folder(folder)
     columns = [*(field.name for field in attrs.fields(Prediction)), "error"]
     rows = [{**plain_row(attrs.asdict(each)), "error": _rounded(each.error)} for each in found]

@@ -188,7 +188,7 @@ def vtrain_rows() -> Iterator[MeasuredRow]:
                 plan={
                     "mp": degrees["tp"], "pp": degrees["pp"], "dp": degrees["dp"],
                     "global_batch": int(row["global_batch"]), "micro_batch": int(row["micro_batch"]),
-                    "bucket_bytes": "1 TB",
+                    "bucket_bytes": "1 TB", "recompute": "full" if several else "none",
                 },
             )  # fmt: skip
             yield MeasuredRow(
@@ -202,7 +202,9 @@ def vtrain_rows() -> Iterator[MeasuredRow]:
                 fitted=not several and number % 2 == 0,
                 tables=tables,
                 reason=too_large(tables["plan"], int(row["layers"])),
-                assumed="no recomputation, vocabulary 51200" + ", 8 x 200 Gb/s a server" * several,
+                assumed="full recomputation, without which most would not fit; 8 x 200 Gb/s a server"
+                if several
+                else "no recomputation, vocabulary 51200",
             )  # fmt: skip
 
 
@@ -213,11 +215,11 @@ def gpt_workload(layers: str, hidden: str, heads: str, sequence: str, vocabulary
     }  # fmt: skip
 
 
-def degrees_text(*, tp: int, dp: int, pp: int) -> str:
+def degrees_text(*, tp: int, dp: int, pp: int, cp: int = 1) -> str:
     """Return the degrees above 1.
 
     >>> degrees_text(tp=8, dp=4, pp=1), degrees_text(tp=1, dp=1, pp=1)
     ('TP 8 DP 4', 'one GPU')
     """
-    named = (("TP", tp), ("PP", pp), ("DP", dp))
+    named = (("TP", tp), ("CP", cp), ("PP", pp), ("DP", dp))
     return " ".join(f"{name} {degree}" for name, degree in named if degree > 1) or "one GPU"

@@ -31,7 +31,7 @@ def _column(doc: str, unit: str = "") -> Any:
 
 @attrs.frozen(kw_only=True)
 class Prediction:
-    """One row held against its measurement. The fields are columns of validation.csv."""
+    """One row held against its measurement. The fields are columns of measured.csv."""
 
     name: str = _column("row")
     family: str = _column("where it was measured, in short")

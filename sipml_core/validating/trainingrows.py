@@ -55,13 +55,14 @@ def training_rows() -> Iterator[MeasuredRow]:
 
 def _is_fitted(row: Row, number: int) -> bool:
     """Return whether a constant was fitted to a row: every second of B200, and of MPT on H100; one GPU's."""
-    half = row["id"].startswith(("simumax-b200/", "mpt/h100_80gb/")) and number % 2 == 0
+    sources = ("simumax-b200/", "mpt/h100_80gb/")
+    half = row["id"].startswith(sources) and number % 2 == 0 and int(row["CP"] or 1) == 1
     one_gpu = row["id"].startswith(("dlperf/", "resnet50/")) and int(row["n_gpus"]) == 1
     return half or one_gpu
 
 
 def _setup(row: Row) -> str:
-    degrees = {key: int(row[name] or 1) for key, name in (("tp", "TP"), ("dp", "DP"), ("pp", "PP"))}
+    degrees = {key: int(row[key.upper()] or 1) for key in ("tp", "cp", "dp", "pp")}
     model = row["model"].partition(" (")[0]
     size = f"{row['hidden']} x {row['layers']}" if row["hidden"] and row["model"] == "GPT" else model
     batch = f", mb {row['micro_batch']}" if row["micro_batch"] else ""
@@ -70,13 +71,13 @@ def _setup(row: Row) -> str:
 
 def _plan(row: Row, **others: Any) -> dict[str, Any]:
     """Return degrees and batches as the row states them."""
-    for key in ("TP", "PP", "CP", "EP"):
-        if key in ("CP", "EP") and int(row[key] or 1) > 1:
-            name = {"CP": "context", "EP": "expert"}[key]
-            raise NotRunError(f"{name} parallelism of degree {row[key]} is not simulated")
-    tp, pp = int(row["TP"] or 1), int(row["PP"] or 1)
-    dp = int(row["DP"] or 0) or int(row["n_gpus"]) // (tp * pp)
+    if int(row["EP"] or 1) > 1:
+        raise NotRunError("the shape of the model with experts is not stated")
+    tp, pp, cp = int(row["TP"] or 1), int(row["PP"] or 1), int(row["CP"] or 1)
+    dp = int(row["DP"] or 0) or int(row["n_gpus"]) // (tp * pp * cp)
     plan = {"mp": tp, "pp": pp, "dp": dp, "global_batch": int(row["global_batch"] or 0), **others}
+    if cp > 1:
+        plan["cp"] = cp
     if row["micro_batch"]:
         plan.setdefault("micro_batch", int(row["micro_batch"]))
     return plan
@@ -226,12 +227,15 @@ _NEMO: Mapping[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
     "GPT3-175B": (96, lambda s: _gpt2(96, 12288, 96, s, 51200, dropout=0.1)),
     "LLAMA2-7B": (32, lambda s: _llama(32, 4096, 32, 32, 11008, 32000, s)),
     "LLAMA2-13B": (40, lambda s: _llama(40, 5120, 40, 40, 13824, 32000, s)),
+    "LLAMA3.1_405B": (126, lambda s: _llama(126, 16384, 128, 8, 53248, 128256, s)),
     "Nemotron-8B": (32, lambda s: _gpt2(32, 4096, 32, s, 256000, dropout=0.0, tied=False)),
 }
 
 
 def _nemo(row: Row) -> Found:
     """NeMo 24.07 in FP8 on DGX H100: distributed optimizer, sequence parallelism, interleaved stages."""
+    if int(row["EP"] or 1) > 1:
+        raise NotRunError("the shape of the model with experts is not stated")
     if row["model"] not in _NEMO:
         raise NotRunError(f"no shape of {row['model']} is at hand")
     layers, workload = _NEMO[row["model"]]
@@ -257,7 +261,7 @@ def _simumax(row: Row) -> Found:
     name = row["id"].partition("/")[2]
     family = next((known for known in _SIMUMAX if name.startswith(known)), None)
     if family is None:
-        raise NotRunError("expert parallelism is not simulated")
+        raise NotRunError("the shape of the model with experts is not stated")
     layers = 12 if "l12" in name else 4
     batches, micro_batch = int(row["grad_accum"]), int(row["micro_batch"])
     plan = _plan(row, zero=1, layout="tensor")
@@ -309,12 +313,11 @@ def _transformer(row: Row) -> Found:
     return tables, time_us, "sentences of 32 words"
 
 
-def _unstated(row: Row) -> Found:
-    _plan(row)
+def _unstated(_: Row) -> Found:
     raise NotRunError("sequence, batch or layers are not stated")
 
 
-def _time_to_train(row: Row) -> Found:
+def _time_to_train(_: Row) -> Found:
     raise NotRunError("a time to train: neither the plan nor the steps are stated")
 
 
@@ -328,7 +331,7 @@ SOURCES: Mapping[str, tuple[str, Callable[[Row], Found]]] = {
     "dle-transformer": ("Transformer-big", _transformer),
     "resnet50": ("ResNet-50", _resnet),
     "nemo2407": ("NeMo 24.07, FP8", _nemo),
-    "megatron-bridge": ("Megatron-Bridge, FP8", _unstated),
+    "megatron-bridge": ("Megatron-Bridge, FP8", _nemo),
     "llama3-405b": ("Llama 3", _unstated),
     "simumax-b200": ("SimuMax, B200", _simumax),
     "mlperf51": ("MLPerf", _time_to_train),

@@ -48,6 +48,30 @@ def test_a_library_makes_nothing_faster(run, topology, plan):
     assert paid.network_bytes == free.network_bytes
 
 
+@pytest.mark.parametrize("plan", [{"ep": 2}, {"cp": 2}])
+def test_experts_and_context_pay_the_library_too(run, tmp_path, plan):
+    """All-to-alls of experts, and the ring of keys and values, of messages that take next to no time."""
+    file = tmp_path / "config.json"
+    file.write_text(
+        '{"model_type": "mixtral", "hidden_size": 64, "intermediate_size": 128, "num_hidden_layers": 1, '
+        '"num_attention_heads": 4, "num_key_value_heads": 4, "vocab_size": 100, "num_local_experts": 2, '
+        '"num_experts_per_tok": 1, "max_position_embeddings": 64}'
+    )
+    at = {
+        "plan": {"mp": 1, "dp": 2, "global_batch": 4, "layout": "tensor", **plan},
+        "cluster": {"gpus": 2 * plan.get("cp", 1), "bandwidth_gbps": "1e9 GB/s"},
+        "workload": {"name": "hf", "file": str(file)},
+    }
+    calls = 4 if "ep" in plan else 3
+    free, slow, slower = (
+        run(communication={"library": "nccl", "send_base_us": us, "ll_base_us": 0.0}, **at).measured_us
+        for us in (0.0, 100.0, 200.0)
+    )
+    # Each of the calls is in the way of what follows it, but for some of the backward pass.
+    assert slower - slow == pytest.approx(slow - free, rel=0.3)
+    assert 50.0 * calls <= slow - free <= 130.0 * calls
+
+
 def test_start_up_of_tensor_parallelism_by_hand(run):
     """Messages that take no time: what an all-reduce of 4 takes to start, for each of 4 in every layer.
 

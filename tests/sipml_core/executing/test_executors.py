@@ -2,6 +2,8 @@
 
 import math
 import os
+import subprocess
+import sys
 
 import pytest
 
@@ -52,6 +54,23 @@ def test_the_piece_that_ends_its_process_is_found_and_the_others_are_done():
         executor.each(ends_at_3, range(10), lambda number, value: found.append(value), lost.append)
     assert lost == [3]
     assert sorted(found) == [n for n in range(10) if n != 3]
+
+
+ORPHANS = """
+import os
+from sipml_core.executing import WorkerProcesses
+if __name__ == "__main__":
+    with WorkerProcesses(1) as executor:
+        executor.each(os.getpgid, [0], lambda number, value: None)
+        os.kill(os.getpid(), 9)
+"""
+
+
+def test_workers_end_with_the_process_that_started_them(tmp_path):
+    """Even where it is killed, and cannot tell them: what they write to is closed by the last of them."""
+    (tmp_path / "orphans.py").write_text(ORPHANS)
+    killed = subprocess.run([sys.executable, tmp_path / "orphans.py"], capture_output=True, timeout=60)
+    assert killed.returncode == -9
 
 
 def test_jobs_choose_the_executor():
