@@ -31,7 +31,7 @@ def gathered_again(tasks: GroupTasks, *, late_weights: bool = False) -> GroupTas
     """Return the same tasks, and tasks without work that send again what is read forward and backward.
 
     That is what a device received for its forward tasks, from another of its stage that did not duplicate it.
-    Sending starts when the backward pass has come to the ops that read it, on the sender. With `late_weights`,
+    Sending starts when the backward pass has come to the ops that read it, on the sender. `late_weights`:
     gradients of parameters are made in a later pass, which sending does not wait for.
 
     Examples
