@@ -98,6 +98,19 @@ def test_rows_of_experts(run, gpus, mp, dp, ep, zero):
     )
 
 
+@pytest.mark.parametrize(("zero", "times"), [(1, 1.0), (2, 1.5)])
+def test_states_of_experts_that_several_devices_have(run, zero, times):
+    """Cut along samples, both GPUs of a group have all parameters and sum them with the replicas'.
+
+    Sharing states sends as much as an all-reduce; with gradients shared over m = 2 micro-batches (m + 1) / 2
+    times as much.
+    """
+    plan = {"mp": 2, "dp": 4, "ep": 2, "layout": "sample", "micro_batch": 3}
+    whole, shared = (run(MIXTRAL, 8, zero=level, **plan) for level in (0, zero))
+    assert whole.gradient_bytes > 0
+    assert shared.gradient_bytes == pytest.approx(times * whole.gradient_bytes, rel=1e-12)
+
+
 @pytest.mark.parametrize(
     ("gpus", "mp", "cp", "dp"), [(2, 1, 2, 1), (3, 1, 3, 1), (8, 2, 2, 2), (8, 1, 4, 2), (24, 3, 8, 1)]
 )
