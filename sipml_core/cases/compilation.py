@@ -253,7 +253,7 @@ def compile_variant(
         network=driven.network,
         circuits=driven.circuits,
         simulated=lowering.gpu_of.reshape(-1),
-        traffic=lowering.template.traffic,
+        traffic=lowering.traffic,
         lowering=lowering,
     )
 
@@ -327,7 +327,7 @@ def _folded(
         network=folded.network,
         circuits=circuits,
         simulated=folded.gpus,
-        traffic=lowering.template.traffic,
+        traffic=lowering.traffic,
         lowering=lowering,
         folded=folded,
     )

@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.blockexchanges import BlockTransfers
 from sipml_core.lowering.callcosts import Library
+from sipml_core.lowering.collectives import in_network_bytes
 from sipml_core.lowering.expertgroups import load_of_ranks, updating_replicas
 from sipml_core.lowering.forwarding import RingForwarding
+from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
-from sipml_core.lowering.grouptemplate import GroupTemplate
+from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
 from sipml_core.lowering.hosttime import HostTime
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.passtasks import row_of
@@ -27,6 +29,7 @@ from sipml_core.lowering.synchronisation import (
     server_tiers,
 )
 from sipml_core.model import (
+    GRADIENT,
     PIPELINE,
     TENSOR,
     Cluster,
@@ -105,6 +108,33 @@ class Lowering:
         """Return after how many replicas the job repeats: those of one server in two tiers, of a block."""
         period = self.plan.replicas if self.orders else math.prod(self.tiers[1:])
         return math.lcm(period, self.plan.block)
+
+    @property
+    def kind_bytes(self) -> NDArray[np.float64]:
+        """Return what one iteration of all replicas sends by `TRAFFIC_KINDS`. [kinds] [bytes]
+
+        Without what a library adds on the wire, and without what GPUs pass on for others.
+        """
+        found = self.template.kind_bytes
+        if self.in_network and not self.plan.shares_states:
+            found[GRADIENT] = sum(
+                in_network_bytes(bucket.size_bytes, shape) * groups
+                for bucket in self.template.buckets
+                for groups, shape in [self._ring_shape(bucket)]
+            )
+        return found
+
+    def _ring_shape(self, bucket: Bucket) -> tuple[int, tuple[int, ...]]:
+        """Return how many rings of one standing a bucket has, and the tiers of each, innermost last."""
+        devices = len(bucket.devices)
+        if bucket.of_experts:
+            return self.plan.ep, (self.plan.expert_replicas, devices)
+        return 1, (*self.tiers, devices)
+
+    @property
+    def traffic(self) -> TrafficBytes:
+        """Return `kind_bytes` in two parts."""
+        return TrafficBytes.of(self.kind_bytes)
 
     def tasks(self, groups: int | None = None) -> TaskGraph:
         """Return the tasks of all replicas, or of the first `groups` of them only.
