@@ -164,7 +164,7 @@ class ScheduledCircuits:
         other.network = network
         if estimator is not None:
             other.estimator = estimator
-            left = np.searchsorted(_circuit_keys(self.network), _circuit_keys(network))
+            left = left_circuits(self.network, network)
             other._gates, other._planned_for = self._gates[left], self._planned_for[left]
         return other
 
@@ -230,6 +230,11 @@ class ScheduledCircuits:
 def _circuit_keys(network: Network) -> NDArray[np.int64]:
     """Return the pairs that circuits of a network join, as of a `PairIndex`, ascending. [circuits]"""
     return PairIndex(network.gpus).key(network.circuit_src, network.circuit_dst)
+
+
+def left_circuits(before: Network, network: Network) -> NDArray[np.intp]:
+    """Return where the circuits of a network stand in one that had these and others. [circuits]"""
+    return np.searchsorted(_circuit_keys(before), _circuit_keys(network))
 
 
 def moved_part(before: NDArray[np.float64], now: NDArray[np.float64]) -> float:
