@@ -218,7 +218,20 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
 
 
 def compiled_by_rules(variant: Variant, reuse: Reuse) -> list[CompiledCase]:
-    """Return the variant with its circuits planned by each rule that `demand` of the interconnect allows."""
+    """Return the variant with its circuits planned by each rule that `demand` of the interconnect allows.
+
+    Those that change between phases of the job are followed by the same that are set once.
+    """
+    found: list[CompiledCase] = []
+    for compiled in _compiled_by_rules(variant, reuse):
+        found.append(compiled)
+        once = compiled.circuits.set_once() if isinstance(compiled.circuits, PhasedCircuits) else None
+        if once is not None:
+            found.append(attrs.evolve(compiled, circuits=once))
+    return found
+
+
+def _compiled_by_rules(variant: Variant, reuse: Reuse) -> list[CompiledCase]:
     by_bytes = compile_variant(variant, reuse)
     demand, circuits = variant.case.interconnect.circuit_keys.demand, by_bytes.circuits
     if circuits is None or demand == "bytes":

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -167,6 +168,11 @@ class ScheduledCircuits:
             left = left_circuits(self.network, network)
             other._gates, other._planned_for = self._gates[left], self._planned_for[left]
         return other
+
+    @property
+    def choice(self) -> Hashable:
+        """Return what tells these from other circuits of the same job."""
+        return self.rule
 
     def fewest_circuits(self) -> int:
         """Return the circuits of the pair that gets the fewest where all pairs ask for the same."""

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import copy
 import math
+from collections.abc import Hashable
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -12,7 +14,7 @@ from numpy.typing import NDArray
 from sipml_core.fields import BYTES_PER_US_PER_GBPS, format_us
 from sipml_core.model import GRADIENT, CircuitPlan, Network, TaskGraph
 from sipml_core.plugin import DemandForecast
-from sipml_core.scheduling.driver import ScheduledCircuits, left_circuits
+from sipml_core.scheduling.driver import ScheduledCircuits, left_circuits, unserved_pairs
 
 if TYPE_CHECKING:
     from sipml_core.engine import CircuitSettings
@@ -112,8 +114,9 @@ def _predecessors(tasks: TaskGraph, node: int) -> NDArray[np.intp]:
 class PhasedCircuits(ScheduledCircuits):
     """Drives a scheduler from the ends of a job's phases, for what the next one has left to send.
 
-    In between it is asked at every interval, and plans again where a pair waits without a circuit. Circuits
-    are set once for the whole job where, by estimate, that takes no longer.
+    Before the run `plan` is for the whole job. At time 0 it is that of the first phase. Between the ends of
+    phases the scheduler is asked after every interval in which a pair waits without a circuit. Circuits are
+    set once, for the whole job, where by estimate that takes no longer.
 
     Parameters
     ----------
@@ -128,6 +131,7 @@ class PhasedCircuits(ScheduledCircuits):
             attrs.evolve(phase, total_bytes=np.where(carried, phase.total_bytes, 0.0))
             for phase in phases.phases
         )
+        #: Phases that have ended, and whether one has since the last decision.
         self._phase = 0
         self._begun = False
         self._sent_bytes = np.zeros(len(self.network.circuit_src))
@@ -135,9 +139,7 @@ class PhasedCircuits(ScheduledCircuits):
         if phases.phases:
             self.why_once = self._why_once(np.where(carried, phases.kind_bytes, 0.0))
         if self.why_once:
-            self.interval_us, self._phases = None, ()
-        else:
-            self.plan = self._plan(self._phases[0].total_bytes, None)
+            self._set_once()
 
     @property
     def note(self) -> str:
@@ -145,6 +147,23 @@ class PhasedCircuits(ScheduledCircuits):
         if self.why_once:
             return f"circuits are set once: {self.why_once}"
         return "circuits are planned at the ends of phases of the job"
+
+    @property
+    def choice(self) -> Hashable:
+        """Return what tells these from other circuits of the same job."""
+        return self.rule, bool(self.why_once)
+
+    def set_once(self) -> PhasedCircuits | None:
+        """Return the same with one plan for the whole job; None: they are that, or it leaves out a pair."""
+        if self.why_once or len(unserved_pairs(self.network, self.plan)):
+            return None
+        other = copy.copy(self)
+        other.why_once = "as simulated, that is faster than to change them between phases"
+        other._set_once()
+        return other
+
+    def _set_once(self) -> None:
+        self.interval_us, self._phases = None, ()
 
     @property
     def phase_nodes(self) -> tuple[NDArray[np.int32], ...]:
@@ -171,8 +190,8 @@ class PhasedCircuits(ScheduledCircuits):
     ) -> CircuitSettings | None:
         """Return the capacities of the circuits of the network from `now_us` on; None: leave them."""
         if now_us == 0:
-            self._begun = False
-            if self._phase:  # the first phases end as they begin
+            self._begun, self._sent_bytes = False, np.zeros(len(sent_bytes))
+            if self._phases:
                 self.plan = self._plan(self._left_bytes(), None)
             return self._settings(self.plan, at_start=True)
         self._sent_bytes = self._sent_bytes + sent_bytes
@@ -230,8 +249,8 @@ class PhasedCircuits(ScheduledCircuits):
         if math.isinf(once_us) or carried_us + dark_us < once_us:
             return ""
         return (
-            f"by estimate, phases would gain {format_us(once_us - carried_us)} of an iteration, changing "
-            f"circuits between them costs {format_us(dark_us)}"
+            f"by estimate transfers of an iteration take {format_us(once_us)} so, "
+            f"{format_us(carried_us + dark_us)} with circuits that change between phases"
         )
 
 
