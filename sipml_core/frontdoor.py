@@ -23,12 +23,14 @@ from sipml_core.searching import search as search_experiments
 from sipml_core.store import ResultStore, usable_store
 from sipml_core.sweeping import DEFAULT_LIMIT, SweepResult, carry_out_sweep, read_sweep, with_axes
 
-#: The name of an experiment file, or an experiment.
-Source = str | os.PathLike[str] | Experiment
+#: The name of an experiment file, its tables, or an experiment.
+Source = str | os.PathLike[str] | Mapping[str, Any] | Experiment
 
 
-def load(path: str | os.PathLike[str], *, set: Mapping[str, Any] | None = None) -> Experiment:
-    """Return the experiment of a TOML file, every value checked.
+def load(
+    path: str | os.PathLike[str] | Mapping[str, Any], *, set: Mapping[str, Any] | None = None
+) -> Experiment:
+    """Return the experiment of a TOML file, or of its tables, every value checked.
 
     Parameters
     ----------
@@ -59,9 +61,9 @@ def run(
     Parameters
     ----------
     experiment
-        The name of a TOML file, or an `Experiment`.
+        The name of a TOML file, its tables, or an `Experiment`.
     set
-        As in `load`; only with the name of a file.
+        As in `load`; not with an `Experiment`.
     max_wall_s
         Cases that are not simulated by then are rows with the status "unfinished". [s]
     details

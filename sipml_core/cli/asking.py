@@ -126,6 +126,17 @@ def store_in(folder: Path | None, no_store: bool) -> ResultStore:
     return store
 
 
+def size_of(text: str, option: str) -> float:
+    """Return the size that an option gives; `ConfigError` names the option. [bytes]"""
+    from sipml_core.errors import ConfigError
+    from sipml_core.fields import parse_bytes
+
+    try:
+        return parse_bytes(text)
+    except ConfigError as error:
+        raise ConfigError(f"{option} {error}") from None
+
+
 def console() -> Any:
     """Return stdout: as wide as the terminal or COLUMNS say, else wide enough for the tables.
 

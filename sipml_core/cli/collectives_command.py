@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sipml_core.cli.asking import console, opened, plugins_with_warnings, wrote
+from sipml_core.cli.asking import console, opened, plugins_with_warnings, size_of, wrote
 
 
 @click.command()
@@ -111,10 +111,9 @@ def collectives(
 def _sizes(text: str, factor: float) -> list[float]:
     """Return the sizes from the smallest to the largest. [bytes]"""
     from sipml_core.errors import ConfigError
-    from sipml_core.fields import parse_bytes
 
     first, _, last = text.partition(":")
-    smallest, largest = parse_bytes(first), parse_bytes(last or first)
+    smallest, largest = size_of(first, "--sizes"), size_of(last or first, "--sizes")
     if not 1 <= smallest <= largest:
         raise ConfigError(f"--sizes must be SMALLEST:LARGEST, from 1 B, such as 1KiB:1GiB, got {text!r}")
     found = [smallest]

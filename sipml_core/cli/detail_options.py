@@ -8,6 +8,8 @@ from typing import TYPE_CHECKING, Any
 
 import click
 
+from sipml_core.cli.asking import size_of
+
 if TYPE_CHECKING:
     from sipml_core.details import Selection
     from sipml_core.experiment import Experiment
@@ -67,7 +69,6 @@ def details_request(experiment: Experiment, folder: Path, asked: dict[str, Any])
         A GPU is not in the cluster, a number or a time cannot be read, or parts are chosen of nothing.
     """
     from sipml_core.errors import ConfigError
-    from sipml_core.fields import parse_bytes
     from sipml_core.report import DetailRequest
 
     selection = selection_of(asked["replicas"], asked["gpus"], asked["window"])
@@ -75,7 +76,7 @@ def details_request(experiment: Experiment, folder: Path, asked: dict[str, Any])
         folder=folder / "details" if asked["details"] else None,
         trace=asked["trace"],
         selection=selection,
-        limit_bytes=parse_bytes(asked["details_limit"]),
+        limit_bytes=size_of(asked["details_limit"], "--details-limit"),
     )
     chosen = [name for name in ("replicas", "gpus", "window") if asked[name]]
     if chosen and not request.wanted:

@@ -117,8 +117,12 @@ def explain(
     if of_time or file.is_dir() or file.name == "result.json":
         _explain_time(file, overrides, seed, (workload, topology), steps)
         return
+    from sipml_core.errors import ConfigError
     from sipml_core.report import counts_tables, strategy_tables
 
+    for option, given in (("--workload", workload), ("--topology", topology), ("--steps", steps)):
+        if given:
+            raise ConfigError(f"{option} is of a result: name its folder, or add --time")
     _, experiment = opened(file, overrides, seed)
     shown = console()
     for table in (*counts_tables(experiment, shown.width), *strategy_tables(experiment, shown.width)):

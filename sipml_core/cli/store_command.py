@@ -6,6 +6,8 @@ from pathlib import Path
 
 import click
 
+from sipml_core.cli.asking import size_of
+
 
 @click.command()
 @click.option(
@@ -40,15 +42,11 @@ def store(folder: Path | None, unused_days: float | None, down_to: str | None, c
       python -m sipml_core store
       python -m sipml_core store --unused 30 --down-to "100 MB"
     """
-    from sipml_core.errors import ConfigError
-    from sipml_core.fields import format_bytes, parse_bytes
+    from sipml_core.fields import format_bytes
     from sipml_core.store import ResultStore, default_store_folder, prune, store_contents
 
     results = ResultStore(folder or default_store_folder())
-    try:
-        most_bytes = 0.0 if clear else None if down_to is None else parse_bytes(down_to)
-    except ConfigError as error:
-        raise ConfigError(f"--down-to {error}") from None
+    most_bytes = 0.0 if clear else None if down_to is None else size_of(down_to, "--down-to")
     if unused_days is not None or most_bytes is not None:
         count, size_bytes = prune(results, unused_days=unused_days, down_to_bytes=most_bytes)
         click.echo(f"{results.folder}: removed {count} files, {format_bytes(size_bytes)}")

@@ -30,6 +30,8 @@ class Selection:
         sipml_core.errors.ConfigError: --gpus must be from 0 to 63, got 64; nearest: 63
         """
         for name, chosen, count in (("gpus", self.gpus, gpus), ("replicas", self.replicas, replicas)):
+            if chosen and chosen[0] < 0:
+                raise ConfigError(f"--{name} must be 0 or more, got {chosen[0]}; nearest: 0")
             if chosen and count is not None and chosen[-1] >= count:
                 raise ConfigError(
                     f"--{name} must be from 0 to {count - 1}, got {chosen[-1]}; nearest: {count - 1}"
@@ -39,6 +41,9 @@ class Selection:
         """Refuse what is not in a run."""
         self.check_numbers(record.gpus, int(record.replica.max()) + 1)
         end_us = record.timeline.total_us
+        if self.window_us and not self.window_us[0] < self.window_us[1]:
+            start, end = map(format_us, self.window_us)
+            raise ConfigError(f"--window must begin before it ends, got {start}..{end}")
         if self.window_us and self.window_us[0] >= end_us:
             raise ConfigError(
                 f"--window must begin before the run of {record.workload} on {record.topology} ends, at "
@@ -91,8 +96,11 @@ def parse_window(text: str) -> tuple[float, float]:
     first, dots, last = text.partition("..")
     if not dots:
         raise ConfigError(f'--window must be two times such as "1 ms..2 ms", got {text!r}')
-    since_us = parse_us(first.strip()) if first.strip() else 0.0
-    until_us = parse_us(last.strip()) if last.strip() else float("inf")
+    try:
+        since_us = parse_us(first.strip()) if first.strip() else 0.0
+        until_us = parse_us(last.strip()) if last.strip() else float("inf")
+    except ConfigError as error:
+        raise ConfigError(f"--window {error}") from None
     if not 0 <= since_us < until_us:
         raise ConfigError(f"--window must begin before it ends, got {text!r}")
     return since_us, until_us

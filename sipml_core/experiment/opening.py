@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
-from sipml_core.errors import ConfigError
+from sipml_core.errors import ConfigError, shown
 from sipml_core.experiment.model import Experiment
 from sipml_core.experiment.overrides import apply_values
 from sipml_core.experiment.reading import read_experiment, read_tables
@@ -18,13 +18,13 @@ Change = Callable[[dict[str, Any]], dict[str, Any]]
 
 
 def open_experiment(
-    source: str | os.PathLike[str] | Experiment,
+    source: str | os.PathLike[str] | Mapping[str, Any] | Experiment,
     registry: Registry,
     *,
     set: Mapping[str, Any] | None = None,
     change: Change | None = None,
 ) -> Experiment:
-    """Return the experiment of a TOML file; an `Experiment` is returned as it is.
+    """Return the experiment of a TOML file, or of its tables; an `Experiment` is returned as it is.
 
     Parameters
     ----------
@@ -36,12 +36,19 @@ def open_experiment(
     Raises
     ------
     ConfigError
-        Naming the file and the key at fault; or values are to be set in what is no file.
+        Naming the file and the key at fault; or values are to be set in an `Experiment`.
     """
     if isinstance(source, Experiment):
         if set:
             raise ConfigError("set= changes a file that is read; of an Experiment use attrs.evolve")
         return source
+    if isinstance(source, Mapping):
+        tables = apply_values(dict(source), set or {})
+        return read_experiment(change(tables) if change else tables, registry)
+    if not isinstance(source, (str, os.PathLike)):
+        raise ConfigError(
+            f"an experiment must be the name of a TOML file, its tables or an Experiment, got {shown(source)}"
+        )
     path = Path(source)
     tables = read_tables(path)
     if "experiment" in tables and "cluster" not in tables:

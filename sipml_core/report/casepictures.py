@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sipml_core.details import CaseDetails
 from sipml_core.errors import ConfigError
+from sipml_core.fields import between
 from sipml_core.model import PASS_KINDS, TRAFFIC_KINDS
 from sipml_core.report.drawing import add_title, plain_frame
 from sipml_core.report.plots import new_figure
@@ -30,7 +31,7 @@ class PictureLook:
     """What a picture shows beside its data."""
 
     #: None: 7 in. A column of a paper is 3.3 in wide. [in]
-    width_in: float | None = None
+    width_in: float | None = attrs.field(default=None, validator=attrs.validators.optional(between(1.5, 40)))
     #: Whether the picture says above what it is of.
     titled: bool = True
 

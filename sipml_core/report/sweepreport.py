@@ -26,15 +26,16 @@ def sweep_csv(result: SweepResult) -> str:
 
 
 def write_sweep(result: SweepResult, name: str, folder: Path, picture: bool) -> list[Path]:
-    """Write NAME.csv, and the figure that the sweep asks for; each file appears whole or not at all."""
-    contents: dict[str, bytes] = {f"{name}.csv": sweep_csv(result).encode()}
-    asked = result.sweep.figure
-    if picture and asked is not None:
-        figure = draw_sweep(result.sweep, result.drawn())
-        contents |= {f"{name}.{kind}": figure_bytes(figure, kind) for kind in asked.formats}
-    for file, content in contents.items():
-        write_atomically(folder / file, content)
-    return [folder / file for file in contents]
+    """Write NAME.csv, then the figure that the sweep asks for; each file appears whole or not at all."""
+    written = [folder / f"{name}.csv"]
+    write_atomically(written[0], sweep_csv(result).encode())  # there even if drawing fails
+    asked, drawn = result.sweep.figure, result.drawn()
+    if picture and asked is not None and drawn:
+        figure = draw_sweep(result.sweep, drawn)
+        for kind in asked.formats:
+            written.append(folder / f"{name}.{kind}")
+            write_atomically(written[-1], figure_bytes(figure, kind))
+    return written
 
 
 def sweep_tables(result: SweepResult, name: str, width: int) -> Iterable[Table]:
@@ -82,6 +83,8 @@ def sweep_footnotes(result: SweepResult, name: str) -> list[str]:
     lines = []
     if len(result.rows) > SHOWN_ROWS:
         lines.append(f"{len(result.rows) - SHOWN_ROWS} more rows are in {name}.csv")
+    if result.sweep.figure is not None and not result.drawn():
+        lines.append("no run is of a series of the figure: nothing to draw")
     reasons = dict.fromkeys(row.result.reason for row in result.rows if not row.ran)
     for reason in list(reasons)[:8]:
         count = sum(row.result.reason == reason and not row.ran for row in result.rows)

@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import os
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
@@ -20,6 +21,9 @@ Answer = dict[str, Any]
 
 #: Of the files; records of another format count as none.
 FORMAT = 2
+
+#: A key: a SHA-256 hash.
+_KEY = re.compile("[0-9a-f]{64}")
 
 
 @attrs.frozen(kw_only=True)
@@ -98,9 +102,11 @@ class ResultStore:
             raise _unwritable(self.folder, error) from None
 
     def files(self) -> Iterator[Path]:
-        """Yield the file of every record, whatever its format."""
+        """Yield the file of every record, whatever its format; nothing else that lies in the folder."""
         if self.folder is not None:
-            yield from self.folder.glob("??/*.json")
+            for path in self.folder.glob("??/*.json"):
+                if _KEY.fullmatch(path.parent.name + path.stem):
+                    yield path
 
     def _path(self, key: str) -> Path:
         assert self.folder is not None

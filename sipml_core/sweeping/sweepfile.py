@@ -188,6 +188,8 @@ def read_sweep(source: str | os.PathLike[str] | Mapping[str, Any]) -> Sweep:
         It names the file and the key at fault.
     """
     if isinstance(source, Mapping):
+        if "cluster" in source and "experiment" not in source:
+            return Sweep(title=str(source.get("title", "")), experiment=dict(source))
         return structure(_with_experiment(source, Path()), Sweep, "sweep")
     path = Path(source)
     tables = read_tables(path)
@@ -233,7 +235,7 @@ def with_alternatives(sweep: Sweep, assignments: Sequence[str]) -> Sweep:
 
 
 def with_axes(sweep: Sweep, axes: Mapping[str, Sequence[Any]]) -> Sweep:
-    """Return the sweep with further axes, each in the place of one with its key.
+    """Return the sweep with further axes, each in the place of one with its key; arrays and ranges too.
 
     Raises
     ------
@@ -244,7 +246,12 @@ def with_axes(sweep: Sweep, axes: Mapping[str, Sequence[Any]]) -> Sweep:
         if any(key in group for group in sweep.zip):
             raise ConfigError(f"{brief(key)}: its values go with others of a zip; change the file")
     quick = {key: values for key, values in sweep.quick.items() if key not in axes}
-    return attrs.evolve(sweep, axes={**sweep.axes, **axes}, quick=quick)
+    values = {key: _listed(values) for key, values in axes.items()}
+    return attrs.evolve(sweep, axes={**sweep.axes, **values}, quick=quick)
+
+
+def _listed(values: Any) -> Any:
+    return list(values) if isinstance(values, range) else getattr(values, "tolist", lambda: values)()
 
 
 def with_figure(sweep: Sweep, width_in: float | None = None) -> Sweep:

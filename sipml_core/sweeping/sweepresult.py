@@ -15,6 +15,15 @@ from sipml_core.sweeping.points import SweepPoint, plain
 from sipml_core.sweeping.sweepfile import Sweep
 
 
+def is_line(label: str, name: str) -> bool:
+    """Return whether a line is of a series: called so, with or without values of other axes behind.
+
+    >>> is_line("ring, mp 2", "ring"), is_line("ring", "ring"), is_line("ring 2", "ring")
+    (True, True, False)
+    """
+    return label == name or label.startswith(f"{name}, ")
+
+
 @attrs.frozen(kw_only=True)
 class SweepRow:
     """One run: one workload on one interconnect at one point."""
@@ -84,10 +93,12 @@ class SweepResult:
     def drawn(self) -> list[dict[str, Any]]:
         """Return what the figure shows, series by series: each row with its place `x`, and `label`."""
         wanted = self.sweep.figure.series if self.sweep.figure else ()
+        wanted = wanted or tuple(series.label for series in self.sweep.series)
         labels = dict.fromkeys(row.series for row in self.rows)
+        drawn = [label for name in wanted for label in labels if is_line(label, name)] if wanted else labels
         return [
             {**row.record(), **number_of(row.result, label, *self._place(row)).record()}
-            for label in (wanted or labels)
+            for label in dict.fromkeys(drawn)
             for row in self.rows
             if row.series == label
         ]

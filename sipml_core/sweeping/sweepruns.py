@@ -11,7 +11,7 @@ import attrs
 
 from sipml_core import __version__
 from sipml_core.cases import Comparison, comparisons, search_candidates, with_speedups
-from sipml_core.errors import ConfigError, SipmlError
+from sipml_core.errors import ConfigError, SipmlError, unknown
 from sipml_core.executing import Executor, Shard
 from sipml_core.experiment import Experiment, Interconnect, Job, resolved_tables
 from sipml_core.model import SILENT, CaseResult, Progress
@@ -28,7 +28,7 @@ from sipml_core.store import ResultStore, trim
 from sipml_core.sweeping.points import SweepPoint
 from sipml_core.sweeping.seriesrows import Series, series_row
 from sipml_core.sweeping.sweepfile import Sweep
-from sipml_core.sweeping.sweepresult import SweepResult, SweepRow
+from sipml_core.sweeping.sweepresult import SweepResult, SweepRow, is_line
 
 #: Runs of a sweep that nobody asked more of.
 DEFAULT_LIMIT = 10_000
@@ -96,6 +96,7 @@ def carry_out_sweep(
         raise _too_many(runs, limit)
     if not asked:
         raise ConfigError("the sweep has no point; its conditions leave none")
+    _check_lines(sweep, [experiment for _, experiment in asked])
     trim(store)
     with executor:
         if sweep.do == "search":
@@ -122,6 +123,21 @@ def carry_out_sweep(
                 return unfinished
             rows = list(_run_rows(sweep, asked, ran))
     return SweepResult(sweep=sweep, rows=tuple(rows))
+
+
+def _check_lines(sweep: Sweep, experiments: Sequence[Experiment]) -> None:
+    """Refuse series of networks that are not there, and figures of series that are not there."""
+    networks = [{interconnect.label for interconnect in each.interconnects} for each in experiments]
+    # A search has a row of each series at each point; of a run those rows are of a series that there are.
+    there = set.intersection(*networks) if sweep.do == "search" else set.union(*networks)
+    for series in sweep.series:
+        if series.topology not in there:
+            message = unknown("topology is labelled", series.topology, there)
+            raise ConfigError(f"series {series.label!r}: {message}")
+    lines = [series.label for series in sweep.series] or sorted(there)
+    for label in sweep.figure.series if sweep.figure else ():
+        if not any(is_line(label, line) for line in lines):
+            raise ConfigError(f"figure.series: {unknown('series', label, lines)}")
 
 
 def _too_many(count: int, limit: int) -> ConfigError:
@@ -156,17 +172,20 @@ def _comparisons(point: SweepPoint, experiment: Experiment) -> list[Comparison]:
 
 
 def _series(sweep: Sweep, point: SweepPoint, row: CaseResult | SearchRow) -> str:
-    """Return the first series that a row is of, or its interconnect and the values beside the drawn axis."""
-    for series in sweep.series:
-        if series.topology == row.topology and series.wanted(row.mp):
-            return series.label
+    """Return the first series that a row is of, or its interconnect, and the values beside the drawn axis."""
+    of_row = (each.label for each in sweep.series if each.topology == row.topology and each.wanted(row.mp))
+    return _line(sweep, point, next(of_row, row.topology))
+
+
+def _line(sweep: Sweep, point: SweepPoint, name: str) -> str:
+    """Return the name of a line with the values of the axes that are not drawn along: each has its line."""
     counts = {key: len(factor) for factor in sweep.factors() for values, _ in factor for key in values}
     others = [
         f"{key.rpartition('.')[2]} {value}"
         for key, value in point.columns().items()
         if key != sweep.x_key() and counts.get(key, 1) > 1 and not _follows(sweep, key)
     ]
-    return ", ".join([row.topology, *others])
+    return ", ".join([name, *others])
 
 
 def _follows(sweep: Sweep, key: str) -> bool:
@@ -217,14 +236,12 @@ def search_rows(
     for job in experiment.jobs:
         for line in lines:
             rows = result.of(job.label, line.topology)
-            if not rows:
-                raise ConfigError(f"series {line.label!r}: no topology is labelled {line.topology!r}")
             (interconnect,) = (i for i in experiment.interconnects if i.label == line.topology)
             options = options_of(experiment, job, interconnect, searched=True)
             row = series_row(rows, line, sweep.place(point, options)[0])
             yield SweepRow(
                 point=point,
-                series=line.label if sweep.series else _series(sweep, point, row),
+                series=_line(sweep, point, line.label),
                 result=row,
                 options=options,
                 seed=experiment.seed,

@@ -86,6 +86,8 @@ def test_the_result_is_the_same_with_details(call, tmp_path):
         (("--details", "--gpus", "x"), "--gpus must be numbers such as"),
         (("--details", "--replicas", "2"), "--replicas must be from 0 to 1, got 2; nearest: 1"),
         (("--details", "--window", "1ms"), "--window must be two times such as"),
+        (("--details", "--window", "1 x..2 x"), "--window has an unknown unit 'x' in '1 x'"),
+        (("--details", "--details-limit", "x"), "--details-limit must be a size such as"),
         (("--details", "--window", "2ms..1ms"), "--window must begin before it ends"),
         (("--details", "--window", "1s..2s"), "--window must begin before the run of gpt on elect-flat ends"),
         (

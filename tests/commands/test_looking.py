@@ -121,12 +121,13 @@ def test_a_page_of_a_file_and_of_its_folder_is_the_same(file, folder, tmp_path):
         (("report", "EMPTY"), "holds no result: `run` writes result.json and experiment.toml"),
         (("report", "nowhere.toml"), "cannot read nowhere.toml"),
         (("explain", "EMPTY"), "holds no result"),
+        (("explain", "FILE", "--steps", "2"), "--steps is of a result: name its folder, or add --time"),
     ],
 )
 def test_refusals_are_one_line(folder, tmp_path, arguments, line):
     pytest.importorskip("matplotlib")
     (tmp_path / "empty").mkdir()
-    places = {"OUT": folder, "EMPTY": tmp_path / "empty"}
+    places = {"FILE": tmp_path / "x.toml", "OUT": folder, "EMPTY": tmp_path / "empty"}
     options = () if arguments[0] == "explain" else ("--out", tmp_path / "to" / "x.html")
     assert line in refused(*(places.get(word, word) for word in arguments), *options)
 

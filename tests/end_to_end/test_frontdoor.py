@@ -2,6 +2,7 @@
 
 import subprocess
 import sys
+import tomllib
 from pathlib import Path
 
 import attrs
@@ -140,6 +141,32 @@ def test_set_changes_a_file_by_paths_and_python_values(file):
     assert experiment.interconnects[1].topology.options.reach_hops == 2
     with pytest.raises(ConfigError, match=r"x\.toml: cluster\.gpus must be from 1 to 65536, got 0"):
         sipml.load(file, set={"cluster.gpus": 0})
+
+
+def test_tables_stand_for_a_file(file):
+    """And stay as they are."""
+    tables = tomllib.loads(TOML)
+    assert sipml.load(tables) == sipml.load(file)
+    assert sipml.load(tables, set={"seed": 1}) == sipml.load(file, set={"seed": 1})
+    assert tables == tomllib.loads(TOML)
+    for function in (sipml.load, sipml.run, sipml.search):
+        with pytest.raises(ConfigError, match="must be the name of a TOML file, its tables or an Experiment"):
+            function(3)
+
+
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"gpus": [-1]}, "--gpus must be 0 or more, got -1"),
+        ({"gpus": [8]}, "--gpus must be from 0 to 7, got 8"),
+        ({"window_us": (5, 1)}, r"--window must begin before it ends, got 5 us\.\.1 us"),
+        ({"width_in": -1}, "width_in must be from 1.5 to 40"),
+    ],
+)
+def test_a_plot_of_what_is_not_there_is_refused(file, options, message):
+    result = sipml.run(file, details=True)
+    with pytest.raises(ConfigError, match=message):
+        sipml.plot(result, "timeline", topology="elect-flat", **options)
 
 
 @pytest.mark.parametrize("function", [sipml.run, sipml.search])

@@ -6,7 +6,9 @@ import signal
 import subprocess
 import sys
 import time
+import tomllib
 
+import numpy as np
 import pytest
 from click.testing import CliRunner
 
@@ -16,7 +18,7 @@ from sipml_core.cli.main import main
 from sipml_core.errors import ConfigError
 from sipml_core.executing import InThisProcess, Shard, WorkerProcesses
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.report.sweepreport import sweep_csv, write_sweep
+from sipml_core.report.sweepreport import sweep_csv, sweep_footnotes, write_sweep
 from sipml_core.searching import Unfinished, workers
 from sipml_core.store import ResultStore
 from sipml_core.sweeping import carry_out_sweep, read_sweep
@@ -244,6 +246,46 @@ def test_series_choose_rows_and_the_figure_is_the_same_bytes(carried_out, tmp_pa
     assert {path.suffix for path in tmp_path.glob("small.*")} == {".csv", ".png", ".svg"}
 
 
+@pytest.mark.parametrize("do", ["run", "search"])
+def test_each_combination_of_other_axes_is_a_line_of_its_series(carried_out, do):
+    """Bandwidth is drawn along: two plans of the ring are two lines, and the flat network is not drawn."""
+    asked = {
+        **SWEEP,
+        "do": do,
+        "axes": {"cluster.bandwidth_gbps": [100, 400], "workload.plan.global_batch": [8, 16]},
+        "only": [],
+        "series": [{"label": "ring", "topology": "sip-ring"}],
+    }
+    lines = [(row["series"], row["x"]) for row in carried_out(asked).drawn()]
+    assert lines == [(f"ring, global_batch {batch}", gbps) for batch in (8, 16) for gbps in (100.0, 400.0)]
+
+
+@pytest.mark.parametrize("do", ["run", "search"])
+@pytest.mark.parametrize(
+    ("changes", "message"),
+    [
+        (
+            {"series": [{"label": "s", "topology": "sip-rin"}]},
+            "no topology is labelled 'sip-rin'; did you",
+        ),
+        ({"figure": {"series": ["sip-rng"]}}, "figure.series: no series 'sip-rng'; did you mean 'sip-ring'"),
+    ],
+)
+def test_lines_that_cannot_be_are_refused_before_anything_runs(
+    carried_out, monkeypatch, do, changes, message
+):
+    monkeypatch.setattr(workers, "simulate_variants", None)
+    with pytest.raises(ConfigError, match=message):
+        carried_out({**SWEEP, **changes, "do": do})
+
+
+def test_a_figure_of_no_row_is_left_out_and_the_table_written(carried_out, tmp_path):
+    """No plan has 64 devices in a group."""
+    found = carried_out({**SWEEP, "series": [{"label": "wide", "topology": "sip-ring", "mp": 64}]})
+    assert write_sweep(found, "small", tmp_path, picture=True) == [tmp_path / "small.csv"]
+    assert sweep_footnotes(found, "small") == ["no run is of a series of the figure: nothing to draw"]
+
+
 def test_python_gives_the_rows_of_the_command(tmp_path):
     (tmp_path / "e.toml").write_text(TOML)
     store = tmp_path / "store"
@@ -256,6 +298,14 @@ def test_python_gives_the_rows_of_the_command(tmp_path):
     assert answer.exit_code == 0, answer.output
     assert (tmp_path / "out" / "e.csv").read_text() == sweep_csv(found)
     assert "gpt on elect-flat, cluster.bandwidth_gbps = 200: ok" in answer.stderr
+
+
+def test_axes_in_python_may_be_arrays_and_ranges_of_the_tables_of_an_experiment(tmp_path):
+    tables = tomllib.loads(TOML)
+    axes = {"cluster.bandwidth_gbps": np.linspace(100, 200, 2), "seed": range(2)}
+    found = sipml.sweep(tables, axes, store=tmp_path)
+    places = [(row["cluster.bandwidth_gbps"], row["seed"]) for row in found.records()]
+    assert places == [(100.0, 0), (100.0, 1), (200.0, 0), (200.0, 1)]
 
 
 TOML = """title = "small"

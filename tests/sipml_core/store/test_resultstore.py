@@ -79,10 +79,10 @@ def test_the_store_lies_where_caches_do(monkeypatch, tmp_path):
 
 def test_contents_are_counted_by_kind(store):
     """Two simulations, one of which says why there is none, an estimate, and a file of an older format."""
-    store.put("aa1", record(iteration_us=1.0))
-    store.put("aa2", record(infeasible="too large"))
-    store.put("bb1", Record(kind="estimate", answer={"iteration_us": 2.0}))
-    (store.folder / "bb" / "2.json").write_text('{"iteration_us": 3.0}')
+    store.put("aa1" + "0" * 61, record(iteration_us=1.0))
+    store.put("aa2" + "0" * 61, record(infeasible="too large"))
+    store.put("bb1" + "0" * 61, Record(kind="estimate", answer={"iteration_us": 2.0}))
+    (store.folder / "bb" / f"{2:062d}.json").write_text('{"iteration_us": 3.0}')
     size = sum(path.stat().st_size for path in store.files())
     assert store_contents(store) == Contents(
         size_bytes=size, kinds={"simulation": 2, "estimate": 1}, failed=1, unreadable=1
@@ -108,6 +108,15 @@ def test_a_store_that_has_grown_too_large_keeps_what_was_used_last(store, monkey
     monkeypatch.setattr("sipml_core.store.contents.MOST_BYTES", 9 * size)
     trim(store)
     assert kept(store, 10) == [6, 7, 8, 9]
+
+
+def test_files_of_others_in_the_folder_are_never_removed(store):
+    store.put(KEY, Record(kind="estimate", answer={"iteration_us": 3.0}))
+    other = store.folder / "en" / "messages.json"
+    other.parent.mkdir()
+    other.write_text("{}")
+    assert prune(store, down_to_bytes=0)[0] == 1
+    assert other.exists()
 
 
 def test_pruning_by_age_leaves_what_was_used_lately(store):
