@@ -125,8 +125,8 @@ class Worker:
         except LimitError:
             raise
         except ConfigError as error:
-            # A search that asks for what cannot be is refused; of many runs, the others stand. What is seen only
-            # when a model is cut, that it has too few ops for its stages, is a candidate that cannot run.
+            # A search that asks for what cannot be is refused; of many runs, the others stand. That a model
+            # has too few ops for its stages is seen when it is cut: such a candidate cannot run.
             if self.tried == "search" and not isinstance(error, InfeasibleError):
                 raise
             return outcome_of(error)
