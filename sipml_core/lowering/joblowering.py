@@ -188,6 +188,10 @@ class Lowering:
             self._collectives(builder, every, 0)
         return self._passed_on(builder.build(), groups)
 
+    def iteration_of(self, tasks: TaskGraph) -> NDArray[np.int64]:
+        """Return the iteration of each transfer of `tasks`, from 0. [transfers]"""
+        return np.asarray(tasks.priority[tasks.compute_tasks :] // self._priorities, dtype=np.int64)
+
     @property
     def _priorities(self) -> int:
         """Return how many priorities one iteration uses: tasks and activations first, then its buckets."""
