@@ -6,7 +6,7 @@ import pytest
 from sipml_core.engine.simulation import simulate
 from sipml_core.model import GRADIENT, TENSOR, CircuitControl, CircuitPlan, Fabric, Network, TaskBuilder
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
-from sipml_core.scheduling.phases import JobPhases, PhasedCircuits, job_phases
+from sipml_core.scheduling.phases import PhasedCircuits, job_phases
 
 
 class Fair:
@@ -152,9 +152,8 @@ def test_bytes_that_go_by_packets_are_in_no_phase():
     """Nothing is planned for a pair of which the total says 0."""
     tasks, iteration = job(2)
     _, driver = run(tasks, iteration)
-    phases = job_phases(driver.network, tasks, iteration)
     made = PhasedCircuits(
-        phases=JobPhases(phases=phases.phases, kind_bytes=phases.kind_bytes),
+        phases=job_phases(driver.network, tasks, iteration),
         control=driver.control,
         scheduler=Fair(),
         estimator=None,
