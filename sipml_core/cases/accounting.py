@@ -64,7 +64,9 @@ def account(compiled: CompiledCase, timeline: Timeline, dark: DarkCapacity | Non
         dark_us=of_last(timeline.dark_us[:, simulated]),
         dark_capacity_us=dark.between(since_us, until_us) if dark else 0.0,
         idle_us=of_last(timeline.idle_us[:, simulated]),
-        lower_bound_us=lower_bound_us(compiled.tasks, compiled.network, timeline, since_us),
+        lower_bound_us=lower_bound_us(
+            compiled.tasks, compiled.network, timeline, since_us, link_share=compiled.link_share
+        ),
         decisions=timeline.decisions - (compiled.circuits.kept if compiled.circuits else 0),
     )
     by_kind: dict[str, Any] = traffic_columns(compiled, timeline, since_us, times.exposed_us)
@@ -74,7 +76,7 @@ def account(compiled: CompiledCase, timeline: Timeline, dark: DarkCapacity | Non
 def bound_result(compiled: CompiledCase) -> CaseResult:
     """Return the row where transfers do not share links: a run takes its lower bound, no more is known."""
     iterations = compiled.plan.iterations
-    bound_us = lower_bound_us(compiled.tasks, compiled.network) / iterations
+    bound_us = lower_bound_us(compiled.tasks, compiled.network, link_share=compiled.link_share) / iterations
     tasks, gpus = compiled.tasks, compiled.simulated
     computes = tasks.gpu >= 0
     busy_us = np.bincount(tasks.gpu[computes], tasks.duration_us[computes], minlength=tasks.gpus)

@@ -81,6 +81,11 @@ class CompiledCase:
         return self.plan.gpus // len(self.simulated)
 
     @property
+    def link_share(self) -> NDArray[np.float64] | None:
+        """Part of the real link that each link of `network` is; None: all of it. [links]"""
+        return self.folded.link_share if self.folded else None
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of how the case was compiled."""
         notes = list(self.fabric.words.notes)
@@ -275,7 +280,7 @@ def compile_variant(
         network=driven.network,
         circuits=driven.circuits,
         simulated=lowering.gpu_of.reshape(-1),
-        traffic=lowering.template.traffic,
+        traffic=lowering.traffic,
         lowering=lowering,
     )
 
@@ -349,7 +354,7 @@ def _folded(
         network=folded.network,
         circuits=circuits,
         simulated=folded.gpus,
-        traffic=lowering.template.traffic,
+        traffic=lowering.traffic,
         lowering=lowering,
         folded=folded,
     )

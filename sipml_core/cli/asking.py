@@ -127,15 +127,18 @@ def store_in(folder: Path | None, no_store: bool) -> ResultStore:
 
 
 def console() -> Any:
-    """Return stdout: as wide as the terminal or COLUMNS say, else wide enough for the tables."""
+    """Return stdout: as wide as the terminal or COLUMNS say, else wide enough for the tables.
+
+    What is printed is shown as it is: "[ms]" is a unit, and no markup.
+    """
     import os
 
     from rich.console import Console
 
     if os.environ.get("COLUMNS", "").isdigit():
-        return Console(width=max(20, int(os.environ["COLUMNS"])))
-    terminal = Console()
-    return terminal if terminal.is_terminal else Console(width=NO_TERMINAL)
+        return Console(width=max(20, int(os.environ["COLUMNS"])), markup=False)
+    terminal = Console(markup=False)
+    return terminal if terminal.is_terminal else Console(width=NO_TERMINAL, markup=False)
 
 
 def case_lines() -> Callable[[str, CaseResult], None]:

@@ -84,6 +84,8 @@ def details_request(experiment: Experiment, folder: Path, asked: dict[str, Any])
         selection.check_numbers(interconnect.cluster.gpus)
     if request.trace is not None and not request.trace.absolute().parent.is_dir():
         raise ConfigError(f"--trace: there is no folder {request.trace.absolute().parent}")
+    if request.trace is not None and request.trace.is_dir():
+        raise ConfigError(f"--trace must be the name of a file, got the folder '{request.trace}'")
     return request
 
 

@@ -27,7 +27,8 @@ def new_experiment(file: Path) -> None:
     "--kind",
     default="topology",
     show_default=True,
-    help="What it brings: topology, circuits, scheduler, placer, gpu, workload or estimator.",
+    help="What it brings: topology, circuits, scheduler, placer, gpu, workload, estimator, exchange, all-reduce "
+    "or communication.",
 )
 @click.option("--folder", type=click.Path(path_type=Path), help="Where to write it; default sipml-NAME.")
 def new_plugin(name: str, kind: str, folder: Path | None) -> None:

@@ -58,7 +58,9 @@ def plot(
     from sipml_core.report import (
         PictureLook,
         chosen_cases,
-        is_search,
+        folder_beside,
+        holds_run,
+        holds_search,
         new_figure,
         pictures_of,
         repeated,
@@ -70,14 +72,17 @@ def plot(
     new_figure(1, 1)  # refused here where there is no matplotlib
     look = PictureLook(width_in=width, titled=title)
     selection = selection_of(replicas, gpus, window)
-    folder = out or (source if source.is_dir() else Path("results") / source.stem) / "pictures"
+    folder = out or folder_beside(source) / "pictures"
     with computing(folder) as progress:
-        if is_search(source):
-            drawn = [search_picture(search_rows(source), pictures, look)]
-        else:
+        drawn, of_run = [], pictures
+        if holds_search(source) and (not pictures or "pareto" in pictures or not holds_run(source)):
+            of_run = tuple(name for name in pictures if name != "pareto")
+            of_search = ("pareto",) if holds_run(source) else pictures
+            drawn = [search_picture(search_rows(source), of_search, look)]
+        if not drawn or (holds_run(source) and (of_run or not pictures)):
             result = repeated(source, plugins_with_warnings(), progress)
             cases = [each.selected(selection) for each in chosen_cases(result, workload, topology)]
-            drawn = list(pictures_of(result, cases, pictures, look))
+            drawn += pictures_of(result, cases, of_run, look)
         files = [write_picture(figure, folder / f"{name}.{kind}", kind) for name, figure in drawn]
         now_left(f"; pictures are in {folder}")
     wrote(files)

@@ -25,10 +25,16 @@ def report(sources: tuple[Path, ...], out: Path | None) -> None:
     Example:
       python -m sipml_core report results/quickstart
     """
-    from sipml_core.report import ReportedResult, chosen_cases, repeated, result_page, write_page
+    from sipml_core.report import (
+        ReportedResult,
+        chosen_cases,
+        folder_beside,
+        repeated,
+        result_page,
+        write_page,
+    )
 
-    first = sources[0]
-    page = out or (first if first.is_dir() else Path("results") / first.stem) / "report.html"
+    page = out or folder_beside(sources[0]) / "report.html"
     with computing(page.parent) as progress:
         registry, shown = plugins_with_warnings(), []
         for number, source in enumerate(sources):

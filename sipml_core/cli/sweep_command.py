@@ -21,7 +21,12 @@ from sipml_core.cli.keeping import computing, now_left
 
 @click.command()
 @click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/FILE.")
-@click.option("--picture/--no-picture", default=None, help="Draw [figure]; default: if matplotlib is there.")
+@click.option(
+    "--picture/--no-picture",
+    default=None,
+    help="Draw [figure], or without one the iteration along the first axis; default: [figure], if "
+    "matplotlib is there.",
+)
 @click.option(
     "--width",
     type=click.FloatRange(1, 100),
@@ -70,6 +75,7 @@ def sweep(
     from sipml_core.executing import Shard
     from sipml_core.report import (
         can_draw,
+        new_figure,
         prepare_folder,
         sweep_footnotes,
         sweep_tables,
@@ -82,12 +88,14 @@ def sweep(
         file_name,
         read_sweep,
         with_alternatives,
-        with_width,
+        with_figure,
     )
 
     asked = with_alternatives(read_sweep(file), overrides)
-    if width is not None:
-        asked = with_width(asked, width)
+    if picture:
+        new_figure(1, 1)  # refused here where there is no matplotlib
+    if width is not None or picture:
+        asked = with_figure(asked, width)
     part = Shard.read(shard) if shard else None
     name = file_name(asked, file)
     folder = out or Path("results") / name
@@ -110,7 +118,7 @@ def sweep(
         now_left(f"; results are in {folder}")
     wrote(files)
     shown = console()
-    for table in sweep_tables(found, name):
+    for table in sweep_tables(found, name, shown.width):
         shown.print(table)
     for line in sweep_footnotes(found, name):
         say(line)

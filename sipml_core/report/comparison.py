@@ -107,7 +107,10 @@ def result_pairs(first: Path, second: Path) -> list[tuple[Written, Written]]:
     elif common:
         found = [(names[0][name], names[1][name]) for name in common]
     else:
-        raise ConfigError(f"{first} and {second} have no results of the same name")
+        raise ConfigError(
+            f"{first} and {second} have no results of the same name; name a file of each: "
+            f"{', '.join(names[0])}; {', '.join(names[1])}"
+        )
     read = [(read_written(a), read_written(b)) for a, b in found]
     for a, b in read:
         if a.kind != b.kind:

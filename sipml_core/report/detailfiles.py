@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import importlib.util
 import io
+import itertools
 import re
 from collections.abc import Iterable, Iterator
 from pathlib import Path
@@ -41,14 +42,21 @@ class DetailRequest:
         return self.folder is not None or self.trace is not None
 
 
-def case_name(details: CaseDetails) -> str:
-    """Return the name of a case as part of the name of a file.
+def case_names(cases: Iterable[CaseDetails]) -> list[str]:
+    """Return the names of cases as parts of names of files, each another, whatever their labels hold.
 
     >>> import types
-    >>> case_name(types.SimpleNamespace(record=types.SimpleNamespace(workload="a/b", topology="c d")))
-    'a-b-on-c-d'
+    >>> labels = [("a/b", "c d"), ("a-b", "c-d"), ("a", "c")]
+    >>> records = [types.SimpleNamespace(workload=first, topology=second) for first, second in labels]
+    >>> case_names([types.SimpleNamespace(record=record) for record in records])
+    ['a-b-on-c-d', 'a-b-on-c-d-2', 'a-on-c']
     """
-    return re.sub(r"[^\w.+-]+", "-", f"{details.record.workload} on {details.record.topology}")
+    names: list[str] = []
+    for each in cases:
+        plain = re.sub(r"[^\w.+-]+", "-", f"{each.record.workload} on {each.record.topology}")
+        numbered = (f"{plain}-{number}" if number > 1 else plain for number in itertools.count(1))
+        names.append(next(name for name in numbered if name.casefold() not in map(str.casefold, names)))
+    return names
 
 
 def recorded_cases(result: Result, selection: Selection) -> list[CaseDetails]:
@@ -100,13 +108,13 @@ def _refuse_more(what: str, size_bytes: float, limit_bytes: float) -> None:
 def write_details(cases: list[CaseDetails], request: DetailRequest) -> list[Path]:
     """Write what was asked for; each file appears whole or not at all."""
     written = []
-    for each in cases:
+    for each, name in zip(cases, case_names(cases), strict=True):
         if request.folder is not None:
-            written += _write_tables(each, request.folder / case_name(each))
+            written += _write_tables(each, request.folder / name)
         if request.trace is not None:
             trace = request.trace
             if len(cases) > 1:
-                trace = trace.with_name(f"{trace.stem}-{case_name(each)}{trace.suffix}")
+                trace = trace.with_name(f"{trace.stem}-{name}{trace.suffix}")
             write_atomically(trace, trace_bytes(each))
             written.append(trace)
     return written

@@ -11,7 +11,7 @@ from sipml_core.errors import ConfigError, unknown
 from sipml_core.model import Result
 from sipml_core.report.casepictures import CASE_PICTURES, PictureLook
 from sipml_core.report.circuitpictures import NETWORK_PICTURES
-from sipml_core.report.detailfiles import case_name
+from sipml_core.report.detailfiles import case_names
 from sipml_core.report.plots import figure_bytes
 from sipml_core.report.resultfiles import write_atomically
 from sipml_core.report.resultpictures import pareto_picture, times_picture
@@ -58,14 +58,14 @@ def pictures_of(
         if name == "times":
             yield "times", times_picture(result.cases, look)
             continue
-        for details in cases:
+        for details, case in zip(cases, case_names(cases), strict=True):
             try:
                 figure = case_picture(details, name, look)
             except ConfigError:
                 if every:
                     continue
                 raise
-            yield (f"{name}-{case_name(details)}" if len(result.cases) > 1 else name), figure
+            yield (f"{name}-{case}" if len(result.cases) > 1 else name), figure
 
 
 def search_picture(

@@ -24,9 +24,25 @@ _KEYS = ("title", "seed", "version", "baseline", "cases")
 _COLUMNS = ("workload", "topology", "status", "iteration_us")
 
 
-def is_search(source: Path) -> bool:
-    """Return whether a folder holds a search and no run."""
-    return (source / "search.json").is_file() and not (source / "result.json").is_file()
+def holds_search(source: Path) -> bool:
+    """Return whether a folder holds a search; one of a run may be there too, for both write to TITLE."""
+    return (source / "search.json").is_file()
+
+
+def holds_run(source: Path) -> bool:
+    """Return whether a folder holds a run."""
+    return (source / "result.json").is_file()
+
+
+def folder_beside(source: Path) -> Path:
+    """Return where pictures and pages of an experiment file, a folder of results or its result.json go.
+
+    >>> folder_beside(Path("results/x/result.json")).as_posix(), folder_beside(Path("y.toml")).as_posix()
+    ('results/x', 'results/y')
+    """
+    if source.is_dir():
+        return source
+    return source.parent if source.name == "result.json" else Path("results") / source.stem
 
 
 def search_rows(source: Path) -> list[dict[str, Any]]:
@@ -145,12 +161,16 @@ def chosen_cases(result: Result, workload: str | None, topology: str | None) -> 
         if workload in (None, each.record.workload) and topology in (None, each.record.topology)
     ]
     if not found:
-        wanted = " on ".join(name for name in (workload, topology) if name) or "any case"
+        wanted = " on ".join(name for name in (workload, topology) if name)
         unrun = [
             f"{case.workload} on {case.topology} is {case.status}" for case in result.cases if not case.ran
         ]
         known = "; ".join([each.name for each in ran] or unrun)
-        raise ConfigError(f"{wanted} did not run, or its links are not shared; there is: {known}")
+        raise ConfigError(
+            f"no case of {wanted} that ran and whose links are shared; there is: {known}"
+            if wanted
+            else f"no case ran whose links are shared; there is: {known}"
+        )
     return found
 
 

@@ -8,7 +8,6 @@ from pathlib import Path
 from typing import Any
 
 import attrs
-from rich.markup import escape
 from rich.table import Table
 from rich.text import Text
 
@@ -89,20 +88,20 @@ def finding_tables(finding: Finding) -> Iterable[Table]:
 
 def _quantity_table(finding: Finding, workload: str, numbers: list[Number], quantity: str) -> Table:
     """A row for each series; or for each point, where points have names."""
-    table = Table(title=escape(f"{finding.name}, {workload}: {AXES[quantity]}"), title_justify="left")
-    table.add_column(escape(finding.study.figure.x_label if finding.study.figure else ""))
+    table = Table(title=Text(f"{finding.name}, {workload}: {AXES[quantity]}"), title_justify="left")
+    table.add_column(Text(finding.study.figure.x_label if finding.study.figure else ""))
     points, series = _points(numbers), dict.fromkeys(number.series for number in numbers)
     cells = {(n.series, n.x): _cell(n, quantity) for n in numbers}
     if any(number.label for number in numbers):
         for label in series:
-            table.add_column(escape(label), justify="right")
+            table.add_column(Text(label), justify="right")
         for x, name in points.items():
-            table.add_row(escape(name), *(cells.get((label, x), "") for label in series))
+            table.add_row(Text(name), *(cells.get((label, x), "") for label in series))
         return table
     for name in points.values():
-        table.add_column(name, justify="right", no_wrap=True)
+        table.add_column(Text(name), justify="right", no_wrap=True)
     for label in series:
-        table.add_row(escape(label), *(cells.get((label, x), "") for x in points))
+        table.add_row(Text(label), *(cells.get((label, x), "") for x in points))
     return table
 
 

@@ -7,8 +7,8 @@ from pathlib import Path
 from typing import Any
 
 from rich.table import Table
-from rich.text import Text
 
+from sipml_core.report.fitting import fitted
 from sipml_core.report.plots import figure_bytes
 from sipml_core.report.reproduction import draw_sweep
 from sipml_core.report.resultfiles import plain_row, to_csv, write_atomically
@@ -37,35 +37,40 @@ def write_sweep(result: SweepResult, name: str, folder: Path, picture: bool) -> 
     return [folder / file for file in contents]
 
 
-def sweep_tables(result: SweepResult, name: str) -> Iterable[Table]:
-    """Yield the rows of a sweep for a terminal: axes, what runs on what, and the times."""
+def sweep_tables(result: SweepResult, name: str, width: int) -> Iterable[Table]:
+    """Yield the rows of a sweep for `width` characters: axes, what runs on what, and the times."""
     axes = list(dict.fromkeys(key for row in result.rows for key in row.point.columns()))
-    table = Table(title=Text(result.sweep.title or name), title_justify="left")
-    for key in axes:
-        table.add_column(Text(key), justify="right", overflow="fold")
-    for column in ("workload", "series" if result.sweep.series else "network"):
-        table.add_column(column, overflow="fold")
-    for column in ("plan", "iteration [ms]", "to goal [h]", "speed-up"):
-        table.add_column(column, justify="right")
-    for row in result.rows[:SHOWN_ROWS]:
-        line = row.series if result.sweep.series else row.result.topology
-        table.add_row(*map(Text, _cells(row, axes, line)))
-    yield table
+    line = "series" if result.sweep.series else "network"
+    rows = [_cells(row, axes, line) for row in result.rows[:SHOWN_ROWS]]
+    headings = [*map(_heading, axes), "workload", line, "plan", "iteration [ms]", "to goal [h]", "speed-up"]
+    one_workload = len({row.result.workload for row in result.rows}) == 1
+    drop = [*(["workload"] if one_workload else []), "to goal [h]", "plan", "speed-up"]
+    title = result.sweep.title or name
+    yield fitted(title, headings, rows, width=width, drop=drop, left=("workload", line))
 
 
-def _cells(row: SweepRow, axes: list[str], line: str) -> list[str]:
+def _cells(row: SweepRow, axes: list[str], line: str) -> dict[str, str]:
     found, place = row.result, row.point.columns()
-    cells = [_short(place.get(key, "")) for key in axes]
-    cells += [found.workload, line, f"{found.mp} x {found.dp}" if found.mp else ""]
-    if not row.ran or found.iteration_us is None or found.time_to_goal_s is None:
-        return [*cells, found.status, "", ""]
-    speedup = getattr(found, "speedup", None)
-    return [
-        *cells,
-        f"{found.iteration_us / 1e3:.4g}",
-        f"{found.time_to_goal_s / 3600:.4g}",
-        "" if speedup is None else f"{speedup:.3g}",
-    ]
+    iteration_us, goal_s, speedup = found.iteration_us, found.time_to_goal_s, getattr(found, "speedup", None)
+    ran = row.ran and iteration_us is not None
+    return {
+        **{_heading(key): _short(place.get(key, "")) for key in axes},
+        "workload": found.workload,
+        line: row.series if line == "series" else found.topology,
+        "plan": f"{found.mp} x {found.dp}" if found.mp else "",
+        "iteration [ms]": f"{iteration_us / 1e3:.4g}" if ran and iteration_us is not None else found.status,
+        "to goal [h]": f"{goal_s / 3600:.4g}" if ran and goal_s is not None else "",
+        "speed-up": f"{speedup:.3g}" if ran and speedup is not None else "",
+    }
+
+
+def _heading(key: str) -> str:
+    r"""Return the key of an axis on lines that need little width.
+
+    >>> _heading("topology.sip-ring.reach_hops")
+    'topology.\nsip-ring.\nreach_hops'
+    """
+    return key.replace(".", ".\n")
 
 
 def _short(value: Any) -> str:

@@ -14,7 +14,7 @@ from sipml_core.sweeping.sweepfile import (
     read_sweep,
     with_alternatives,
     with_axes,
-    with_width,
+    with_figure,
 )
 from sipml_core.sweeping.sweepresult import SweepResult, SweepRow
 from sipml_core.sweeping.sweepruns import DEFAULT_LIMIT, carry_out_sweep
@@ -37,5 +37,5 @@ __all__ = [
     "series_row",
     "with_alternatives",
     "with_axes",
-    "with_width",
+    "with_figure",
 ]

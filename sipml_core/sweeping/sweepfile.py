@@ -247,9 +247,10 @@ def with_axes(sweep: Sweep, axes: Mapping[str, Sequence[Any]]) -> Sweep:
     return attrs.evolve(sweep, axes={**sweep.axes, **axes}, quick=quick)
 
 
-def with_width(sweep: Sweep, width_in: float) -> Sweep:
-    """Return the sweep with a figure of this width. [in]"""
-    return attrs.evolve(sweep, figure=attrs.evolve(sweep.figure or FigureTable(), width_in=width_in))
+def with_figure(sweep: Sweep, width_in: float | None = None) -> Sweep:
+    """Return the sweep with its figure, or the usual one if it asks for none, of this width. [in]"""
+    figure = sweep.figure or FigureTable()
+    return attrs.evolve(sweep, figure=figure if width_in is None else attrs.evolve(figure, width_in=width_in))
 
 
 _CLOSING = {"[": "]", "{": "}"}

@@ -145,6 +145,35 @@ def test_sweeps_that_cannot_be_are_refused_in_one_line(file, tmp_path, options, 
     assert message in refused("sweep", file, *options, "--jobs", 1, "--out", tmp_path)
 
 
+def test_the_table_of_a_sweep_has_units_and_fits_a_narrow_terminal(file, tmp_path, monkeypatch):
+    """A label in brackets is no markup; columns of less weight go first, and nothing is cut."""
+    options = ["--set", "cluster.bandwidth_gbps=400,800", "--jobs", 1, "--no-store", "--out", tmp_path]
+    labelled = file.read_text().replace('"elect-flat"', '"elect-flat"\nlabel = "flat [red]"')
+    file.write_text(labelled)
+    wide = call("sweep", file, *options).stdout
+    assert "iteration [ms]" in wide
+    assert "to goal [h]" in wide
+    assert "flat [red]" in wide
+    monkeypatch.setenv("COLUMNS", "50")
+    narrow = call("sweep", file, *options).stdout
+    assert max(map(len, narrow.splitlines())) <= 50
+    assert "iteration [ms]" in narrow
+    assert "bandwidth_gbps" in narrow
+    assert "flat [red]" in narrow
+
+
+def test_a_sweep_without_a_figure_is_drawn_where_that_is_asked_for(file, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    options = ["--set", "cluster.bandwidth_gbps=400,800", "--jobs", 1, "--store", tmp_path / "store"]
+    assert call("sweep", file, *options, "--out", tmp_path / "plain").exit_code == 0
+    assert not list((tmp_path / "plain").glob("*.png"))
+    assert call("sweep", file, *options, "--out", tmp_path / "drawn", "--picture").exit_code == 0
+    assert (tmp_path / "drawn" / f"{file.stem}.png").read_bytes().startswith(b"\x89PNG")
+    monkeypatch.setitem(sys.modules, "matplotlib", None)
+    monkeypatch.setitem(sys.modules, "matplotlib.figure", None)
+    assert "figures need matplotlib" in refused("sweep", file, *options, "--out", tmp_path, "--picture")
+
+
 def test_validate_says_what_would_run(file):
     result = call("validate", file)
     assert result.exit_code == 0, result.stderr
@@ -561,10 +590,27 @@ def test_a_plugin_that_fails_to_load_is_a_warning(file, tmp_path):
     assert "is valid" in shown.stdout
 
 
-def test_the_examples_validate():
-    for example in sorted((Path(__file__).parents[2] / "examples").glob("*.toml")):
-        if example.name == "sweep.toml":
-            assert "is a sweep, not an experiment: python -m sipml_core sweep" in refused("validate", example)
-            continue
-        result = call("validate", example)
-        assert result.exit_code == 0, f"{example.name}: {result.stderr}"
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
+
+
+def gpus_of(example):
+    return tomllib.loads(example.read_text()).get("cluster", {}).get("gpus", 0)
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(path, id=path.name, marks=[pytest.mark.slow] if gpus_of(path) > 64 else [])
+        for path in EXAMPLES
+        if path.name != "sweep.toml"
+    ],
+)
+def test_the_examples_validate(example):
+    """Those of large clusters are slow; they are run, too, with what they print, by examples/run_all.py."""
+    result = call("validate", example)
+    assert result.exit_code == 0, result.stderr
+
+
+def test_a_sweep_is_told_from_an_experiment():
+    (example,) = [path for path in EXAMPLES if path.name == "sweep.toml"]
+    assert "is a sweep, not an experiment: python -m sipml_core sweep" in refused("validate", example)

@@ -59,6 +59,16 @@ def test_tables_and_traces_of_each_case_are_written_and_their_size_is_said_befor
     assert any(packet.what == "begin" for packet in decoded((tmp_path / traces[0]).read_bytes()))
 
 
+def test_cases_whose_labels_differ_by_signs_alone_have_files_of_their_own(call, tmp_path):
+    labels = EXPERIMENT.replace('"elect-flat"', '"elect-flat"\nlabel = "a b"')
+    (tmp_path / "x.toml").write_text(labels.replace('"sip-ocs"', '"sip-ocs"\nlabel = "a/b"'))
+    assert call("--details").exit_code == 0
+    folders = {path.name: path / "circuits.csv" for path in (tmp_path / "out" / "details").iterdir()}
+    assert sorted(folders) == ["gpt-on-a-b", "gpt-on-a-b-2"]
+    assert not folders["gpt-on-a-b"].exists()
+    assert folders["gpt-on-a-b-2"].exists()
+
+
 def test_the_result_is_the_same_with_details(call, tmp_path):
     def files():
         return {name: (tmp_path / "out" / name).read_bytes() for name in ("result.json", "summary.csv")}
@@ -84,6 +94,7 @@ def test_the_result_is_the_same_with_details(call, tmp_path):
         ),
         (("--trace", "t", "--details-limit", "1 kB"), "the trace would take about"),
         (("--trace", "nowhere/t"), "--trace: there is no folder"),
+        (("--trace", "."), "--trace must be the name of a file, got the folder '.'"),
         (("--gpus", "1"), "--gpus chooses a part of --details or --trace; give one of them"),
     ],
 )

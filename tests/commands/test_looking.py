@@ -74,6 +74,32 @@ def test_a_search_has_a_front(file, tmp_path):
     assert "of a search there is the picture pareto, not timeline" in line
 
 
+def test_a_folder_of_a_run_and_a_search_has_the_pictures_of_both(file, folder, tmp_path):
+    """Both commands write to results/TITLE by themselves."""
+    pytest.importorskip("matplotlib")
+    assert call("search", file, "--no-cache", "--jobs", "1", "--out", folder).exit_code == 0
+    assert call("plot", folder, "pareto").exit_code == 0
+    assert [path.name for path in (folder / "pictures").iterdir()] == ["pareto.png"]
+    assert call("plot", folder, "times", "pareto", "--out", tmp_path / "two").exit_code == 0
+    assert sorted(path.name for path in (tmp_path / "two").iterdir()) == ["pareto.png", "times.png"]
+
+
+def test_what_is_made_of_result_json_stands_beside_it(folder, tmp_path, monkeypatch):
+    pytest.importorskip("matplotlib")
+    monkeypatch.chdir(tmp_path)
+    assert call("plot", folder / "result.json", "times").exit_code == 0
+    assert (folder / "pictures" / "times.png").exists()
+    assert call("report", folder / "result.json").exit_code == 0
+    assert (folder / "report.html").exists()
+
+
+def test_letters_that_the_font_lacks_are_no_warning(file, tmp_path):
+    """Warnings are errors here."""
+    pytest.importorskip("matplotlib")
+    file.write_text(file.read_text().replace('name = "elect-flat"', 'name = "elect-flat"\nlabel = "小"'))
+    assert call("plot", file, "times", "--out", tmp_path).exit_code == 0
+
+
 def test_a_page_of_a_file_and_of_its_folder_is_the_same(file, folder, tmp_path):
     assert call("report", folder).exit_code == 0
     assert call("report", file, "--out", tmp_path / "page.html").exit_code == 0
@@ -89,7 +115,7 @@ def test_a_page_of_a_file_and_of_its_folder_is_the_same(file, folder, tmp_path):
         (("plot", "OUT", "timelime"), "no picture 'timelime'; did you mean 'timeline'"),
         (("plot", "OUT", "pipeline"), "has one stage and one micro-batch: no pipeline to draw"),
         (("plot", "OUT", "pareto"), "the picture pareto is of a search"),
-        (("plot", "OUT", "links", "--topology", "moon"), "moon did not run"),
+        (("plot", "OUT", "links", "--topology", "moon"), "no case of moon that ran"),
         (("plot", "OUT", "links", "--gpus", "4"), "--gpus must be from 0 to 3, got 4; nearest: 3"),
         (("plot", "OUT", "links", "--window", "1s..2s"), "--window must begin before the run"),
         (("report", "EMPTY"), "holds no result: `run` writes result.json and experiment.toml"),

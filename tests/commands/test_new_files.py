@@ -4,9 +4,10 @@ import tomllib
 
 import pytest
 
+from sipml_core.cli.new_commands import new_plugin
 from sipml_core.errors import ConfigError
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.templates.scaffold import write_experiment, write_plugin
+from sipml_core.templates.scaffold import KINDS, write_experiment, write_plugin
 
 
 @pytest.mark.parametrize(
@@ -24,6 +25,11 @@ def test_the_title_of_a_new_experiment_is_its_name(registry, tmp_path, name, tit
     write_experiment(tmp_path / name)
     tables = tomllib.loads((tmp_path / name).read_text())
     assert read_experiment(tables, registry).title == title
+
+
+def test_the_help_of_new_plugin_names_every_kind():
+    (option,) = [each for each in new_plugin.params if each.name == "kind"]
+    assert all(kind in option.help for kind in KINDS)
 
 
 @pytest.mark.parametrize("name", ["sip-ring", "elect-flat", "graph"])

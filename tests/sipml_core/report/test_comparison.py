@@ -111,7 +111,7 @@ def test_folders_of_tables_are_compared_by_name(tmp_path):
     ((first, second),) = result_pairs(tmp_path / "one", tmp_path / "two")
     assert [c.ratio for c in compared(first, second).columns] == [2.0]
     (tmp_path / "two" / "fig5.csv").unlink()
-    with pytest.raises(ConfigError, match="have no results of the same name"):
+    with pytest.raises(ConfigError, match="name a file of each: fig5.csv; fig6.csv"):
         result_pairs(tmp_path / "one", tmp_path / "two")
 
 
