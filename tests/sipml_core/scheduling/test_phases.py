@@ -59,7 +59,7 @@ def run(tasks, iteration, *, reconfiguration_us=0.0, circuits_per_gpu=2, phased=
     common = {
         "control": control,
         "scheduler": Fair(),
-        "estimator": None,
+        "estimator": lambda *, backlog_bytes, **_: backlog_bytes,
         "network": network,
         "total_bytes": job_bytes(network, tasks),
     }
@@ -130,6 +130,16 @@ def test_a_job_of_gradients_alone_has_no_phases():
     _, driver = run(builder.build(), np.zeros(2, dtype=np.int64))
     assert driver.phase_nodes == ()
     assert driver.note == "circuits are set once: no iteration sends both activations and gradients"
+
+
+def test_a_job_without_phases_is_planned_by_interval_where_one_plan_leaves_out_a_pair():
+    """GPU 0 has one circuit for two pairs: 10 us to GPU 1, and from the first interval on 10 us to GPU 2."""
+    builder = TaskBuilder(3)
+    builder.transfers([0, 0], [1, 2], 125_000.0, 0, kind=GRADIENT)
+    tasks = builder.build()
+    timeline, driver = run(tasks, np.zeros(2, dtype=np.int64), circuits_per_gpu=1)
+    assert timeline.end_us == pytest.approx([10.0, 1010.0])
+    assert driver.note.startswith("circuits are planned after every interval: no iteration sends both")
 
 
 def test_what_waits_gets_a_circuit_at_the_next_interval():
