@@ -19,7 +19,7 @@ from sipml_core.scheduling.driver import ScheduledCircuits, left_circuits, unser
 if TYPE_CHECKING:
     from sipml_core.engine import CircuitSettings
 
-#: Why circuits are set once where a job has no phases.
+#: Why circuits are not planned by phase where a job has none.
 _NO_PHASES = "no iteration sends both activations and gradients"
 #: What is left of a circuit's bytes below this part of them is rounding.
 _ROUNDING = 1e-9
@@ -116,7 +116,8 @@ class PhasedCircuits(ScheduledCircuits):
 
     Before the run `plan` is for the whole job. At time 0 it is that of the first phase. Between the ends of
     phases the scheduler is asked after every interval in which a pair waits without a circuit. Circuits are
-    set once, for the whole job, where by estimate that takes no longer.
+    set once, for the whole job, where by estimate that takes no longer. A job without phases is planned for
+    by interval if one plan cannot serve every pair.
 
     Parameters
     ----------
@@ -135,9 +136,11 @@ class PhasedCircuits(ScheduledCircuits):
         self._phase = 0
         self._begun = False
         self._sent_bytes = np.zeros(len(self.network.circuit_src))
-        self.why_once = _NO_PHASES
+        self.why_once = ""
         if phases.phases:
             self.why_once = self._why_once(np.where(carried, phases.kind_bytes, 0.0))
+        elif not len(unserved_pairs(self.network, self.plan)):
+            self.why_once = _NO_PHASES
         if self.why_once:
             self._set_once()
 
@@ -146,6 +149,8 @@ class PhasedCircuits(ScheduledCircuits):
         """Return what a reader should know of how circuits were planned."""
         if self.why_once:
             return f"circuits are set once: {self.why_once}"
+        if not self._phases:
+            return f"circuits are planned after every interval: {_NO_PHASES}"
         return "circuits are planned at the ends of phases of the job"
 
     @property
@@ -189,10 +194,11 @@ class PhasedCircuits(ScheduledCircuits):
         self, now_us: float, sent_bytes: NDArray[np.float64], backlog_bytes: NDArray[np.float64]
     ) -> CircuitSettings | None:
         """Return the capacities of the circuits of the network from `now_us` on; None: leave them."""
+        if not self._phases:
+            return super().decide(now_us, sent_bytes, backlog_bytes)
         if now_us == 0:
             self._begun, self._sent_bytes = False, np.zeros(len(sent_bytes))
-            if self._phases:
-                self.plan = self._plan(self._left_bytes(), None)
+            self.plan = self._plan(self._left_bytes(), None)
             return self._settings(self.plan, at_start=True)
         self._sent_bytes = self._sent_bytes + sent_bytes
         begun, self._begun = self._begun, False
