@@ -303,11 +303,11 @@ def measured_summary() -> str:
         return missing("validation")
     lines = []
     for family in dict.fromkeys(row["family"] for row in found):
-        for fitted in ("True", "False"):
+        for fitted in ("true", "false"):
             mine = [row for row in found if row["family"] == family and row["fitted"] == fitted]
             if mine:
-                lines.append([family, "fitted" if fitted == "True" else "nothing fitted", *spread(mine)])
-    held = [row for row in found if row["fitted"] == "False"]
+                lines.append([family, "fitted" if fitted == "true" else "nothing fitted", *spread(mine)])
+    held = [row for row in found if row["fitted"] == "false"]
     lines.append(["**all training steps**", "nothing fitted", *spread(filter(is_training, held))])
     lines.append(["**all collectives**", "nothing fitted", *spread(r for r in held if not is_training(r))])
     head = ["measured by", "", "rows", "median", "90th percentile", "worst", "bias"]
@@ -319,7 +319,7 @@ def measured_rows() -> str:
     lines = [
         [row["family"], row["gpus"], row["setup"], f"{float(row['measured_us']) / 1e3:.1f}",
          f"{float(row['predicted_us']) / 1e3:.1f}",
-         signed(1 + float(row["error"])) + ("*" if row["fitted"] == "True" else ""), row["assumed"]]
+         signed(1 + float(row["error"])) + ("*" if row["fitted"] == "true" else ""), row["assumed"]]
         for row in predicted()
         if is_training(row) and not row["family"].startswith("vTrain")
     ]  # fmt: skip
@@ -331,7 +331,7 @@ def measured_vtrain() -> str:
     """Return the median error of vTrain's rows by tensor-parallel degree and micro-batch."""
     of: dict[tuple[int, int], list[float]] = {}
     for row in predicted():
-        if row["family"] == "vTrain, one server" and row["fitted"] == "False":
+        if row["family"] == "vTrain, one server" and row["fitted"] == "false":
             degree = re.search(r"TP (\d+)", row["setup"])
             batch = re.search(r"mb (\d+)", row["setup"])
             assert batch
@@ -350,7 +350,7 @@ def measured_vtrain() -> str:
 
 def measured_worst() -> str:
     """Return the ten training rows with the largest errors, of those that nothing was fitted to."""
-    held = [row for row in predicted() if is_training(row) and row["fitted"] == "False"]
+    held = [row for row in predicted() if is_training(row) and row["fitted"] == "false"]
     worst = sorted(held, key=lambda row: -abs(float(row["error"])))[:10]
     lines = [[row["family"], row["gpus"], row["setup"], signed(1 + float(row["error"]))] for row in worst]
     return table(["measured by", "GPUs", "what ran", "error"], lines, numbers_from=3)
@@ -377,13 +377,13 @@ def measured_collectives() -> str:
     lines = []
     for family in dict.fromkeys(row["family"] for row in found):
         for kind in dict.fromkeys(row["setup"].split()[0] for row in found if row["family"] == family):
-            for fitted in ("True", "False"):
+            for fitted in ("true", "false"):
                 mine = [
                     row for row in found
                     if row["family"] == family and row["setup"].split()[0] == kind and row["fitted"] == fitted
                 ]  # fmt: skip
                 if mine:
-                    lines.append([family, kind, "fitted" if fitted == "True" else "", *spread(mine)])
+                    lines.append([family, kind, "fitted" if fitted == "true" else "", *spread(mine)])
     head = ["measured by", "collective", "", "rows", "median", "90th percentile", "worst", "bias"]
     return table(head, lines, numbers_from=3)
 

@@ -26,6 +26,10 @@ class InfeasibleError(SipmlError):
     """A well-formed experiment that cannot be run: it does not fit, or cannot be placed."""
 
 
+class TooManyStagesError(ConfigError, InfeasibleError):
+    """A plan has more stages than its model can be cut into: refused by `run`, no candidate of a search."""
+
+
 class StalledError(SipmlError):
     """Nothing can run and tasks remain; the message names some of them and why they wait."""
 

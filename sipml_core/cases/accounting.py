@@ -64,7 +64,9 @@ def account(compiled: CompiledCase, timeline: Timeline, dark: DarkCapacity | Non
         dark_us=of_last(timeline.dark_us[:, simulated]),
         dark_capacity_us=dark.between(since_us, until_us) if dark else 0.0,
         idle_us=of_last(timeline.idle_us[:, simulated]),
-        lower_bound_us=lower_bound_us(compiled.tasks, compiled.network, timeline, since_us),
+        lower_bound_us=lower_bound_us(
+            compiled.tasks, compiled.network, timeline, since_us, link_share=compiled.link_share
+        ),
         decisions=timeline.decisions - (compiled.circuits.kept if compiled.circuits else 0),
     )
     by_kind: dict[str, Any] = traffic_columns(compiled, timeline, since_us, times.exposed_us)
@@ -74,7 +76,7 @@ def account(compiled: CompiledCase, timeline: Timeline, dark: DarkCapacity | Non
 def bound_result(compiled: CompiledCase) -> CaseResult:
     """Return the row where transfers do not share links: a run takes its lower bound, no more is known."""
     iterations = compiled.plan.iterations
-    bound_us = lower_bound_us(compiled.tasks, compiled.network) / iterations
+    bound_us = lower_bound_us(compiled.tasks, compiled.network, link_share=compiled.link_share) / iterations
     tasks, gpus = compiled.tasks, compiled.simulated
     computes = tasks.gpu >= 0
     busy_us = np.bincount(tasks.gpu[computes], tasks.duration_us[computes], minlength=tasks.gpus)
@@ -234,5 +236,10 @@ def _unused(compiled: CompiledCase) -> Iterator[str]:
     if name != usual and (control is None or control.interval_us is None):
         why = "there are no circuits" if control is None else "circuits are set once, for the whole traffic"
         yield f"estimator {name!r} is not used: {why}"
+    elif name != usual and interconnect.circuit_keys.replan == "phase":
+        yield f"estimator {name!r} is not used: circuits are planned for the traffic of each phase"
+    if interconnect.circuit_keys.replan == "phase" and (control is None or control.interval_us is None):
+        why = "there are no circuits" if control is None else "circuits are set once; give interval_us"
+        yield f"replan 'phase' is not used: {why}"
     if control is None and interconnect.circuit_keys.demand != "bytes":
         yield f"demand {interconnect.circuit_keys.demand!r} is not used: there are no circuits"

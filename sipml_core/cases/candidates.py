@@ -136,7 +136,11 @@ def _stage_gpus(job: Job, gpus: int, pp: int | None = None) -> int:
     left = gpus
     for name, degree in (("pp", pp or job.table.pp), ("cp", job.table.cp)):
         if left % degree:
-            raise ConfigError(f"{name} must divide {left} GPUs, got {degree}")
+            near = [each for each in divisors(left) if each < degree][-1:]
+            near += [each for each in divisors(left) if each > degree][:1]
+            raise ConfigError(
+                f"{name} must divide {left} GPUs, got {degree}; nearest: {' or '.join(map(str, near))}"
+            )
         left //= degree
     return left
 

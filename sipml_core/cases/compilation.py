@@ -38,7 +38,7 @@ from sipml_core.cases.variants import (
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, TrafficBytes, fold, replica_tasks
 from sipml_core.model import Fabric, Network, Plan, Prices, TaskGraph, TreatsAlike
-from sipml_core.scheduling import BYTES, GATING, DemandRule, ScheduledCircuits, rules_to_try
+from sipml_core.scheduling import BYTES, GATING, DemandRule, PhasedCircuits, ScheduledCircuits, rules_to_try
 
 T = TypeVar("T")
 
@@ -81,6 +81,11 @@ class CompiledCase:
         return self.plan.gpus // len(self.simulated)
 
     @property
+    def link_share(self) -> NDArray[np.float64] | None:
+        """Part of the real link that each link of `network` is; None: all of it. [links]"""
+        return self.folded.link_share if self.folded else None
+
+    @property
     def notes(self) -> tuple[str, ...]:
         """What a reader should know of how the case was compiled."""
         notes = list(self.fabric.words.notes)
@@ -95,6 +100,8 @@ class CompiledCase:
         if self.circuits and self.case.interconnect.circuit_keys.demand != "bytes":
             why = ": too few to give every pair of the job two at once" if self.crowded else ""
             notes.append(f"circuits are planned {self.circuits.rule.summary}{why}")
+        if isinstance(self.circuits, PhasedCircuits):
+            notes.append(self.circuits.note)
         return tuple(notes)
 
 
@@ -216,7 +223,20 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
 
 
 def compiled_by_rules(variant: Variant, reuse: Reuse) -> list[CompiledCase]:
-    """Return the variant with its circuits planned by each rule that `demand` of the interconnect allows."""
+    """Return the variant with its circuits planned by each rule that `demand` of the interconnect allows.
+
+    Those that change between phases of the job are followed by the same that are set once.
+    """
+    found: list[CompiledCase] = []
+    for compiled in _compiled_by_rules(variant, reuse):
+        found.append(compiled)
+        once = compiled.circuits.set_once() if isinstance(compiled.circuits, PhasedCircuits) else None
+        if once is not None:
+            found.append(attrs.evolve(compiled, circuits=once))
+    return found
+
+
+def _compiled_by_rules(variant: Variant, reuse: Reuse) -> list[CompiledCase]:
     by_bytes = compile_variant(variant, reuse)
     demand, circuits = variant.case.interconnect.circuit_keys.demand, by_bytes.circuits
     if circuits is None or demand == "bytes":
@@ -246,14 +266,21 @@ def compile_variant(
         return compiled
     case = variant.case
     tasks = reuse(whole_job, lowering, case.interconnect.cluster.jitter, case.seed, keep=2)
-    driven = circuits_for(case.interconnect, variant.fabric, tasks, rule=rule, gates=gates)
+    driven = circuits_for(
+        case.interconnect,
+        variant.fabric,
+        tasks,
+        rule=rule,
+        gates=gates,
+        iteration=lowering.iteration_of(tasks),
+    )
     return CompiledCase(
         variant=variant,
         tasks=tasks,
         network=driven.network,
         circuits=driven.circuits,
         simulated=lowering.gpu_of.reshape(-1),
-        traffic=lowering.template.traffic,
+        traffic=lowering.traffic,
         lowering=lowering,
     )
 
@@ -327,7 +354,7 @@ def _folded(
         network=folded.network,
         circuits=circuits,
         simulated=folded.gpus,
-        traffic=lowering.template.traffic,
+        traffic=lowering.traffic,
         lowering=lowering,
         folded=folded,
     )
@@ -339,6 +366,8 @@ def _refuse_unforeseen(variant: Variant) -> None:
     if interconnect.cluster.jitter:
         raise NoSymmetryError("jitter gives every task a duration of its own")
     replanned = control is not None and control.interval_us is not None
+    if replanned and interconnect.circuit_keys.replan == "phase":
+        raise NoSymmetryError("circuits are planned again when a phase of the whole job has ended")
     for component in (interconnect.scheduler, interconnect.estimator):
         if replanned and component and not isinstance(component, TreatsAlike):
             raise NoSymmetryError(

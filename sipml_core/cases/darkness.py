@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.engine import CircuitDriver, CircuitSettings
+from sipml_core.engine import CircuitDriver, CircuitSettings, PhasedCircuitDriver
 
 
 class DarkCapacity:
@@ -24,6 +26,16 @@ class DarkCapacity:
     def interval_us(self) -> float | None:
         """As of the driver. [us]"""
         return self._driver.interval_us
+
+    @property
+    def phase_nodes(self) -> Sequence[NDArray[np.int32]]:
+        """As of the driver; none: it has no phases."""
+        return self._driver.phase_nodes if isinstance(self._driver, PhasedCircuitDriver) else ()
+
+    def begin_phase(self, phase: int) -> None:
+        """Pass on to the driver that so many phases have ended."""
+        assert isinstance(self._driver, PhasedCircuitDriver)
+        self._driver.begin_phase(phase)
 
     def decide(
         self, now_us: float, sent_bytes: NDArray[np.float64], backlog_bytes: NDArray[np.float64]

@@ -51,7 +51,7 @@ def traffic_columns(
     tasks = compiled.tasks
     if compiled.case.job.workload.token_flops is None or tasks.kind is None:
         return {}
-    sent = compiled.lowering.template.kind_bytes
+    sent = compiled.lowering.kind_bytes
     waited_us = exposed_by_kind(tasks, timeline, compiled.simulated, since_us, exposed_us)
     columns = {f"{name}_exposed_us": float(us) for name, us in zip(TRAFFIC_KINDS, waited_us, strict=True)}
     return columns | {

@@ -30,7 +30,7 @@ def plan_circuits(
     except ConfigError as error:
         raise ConfigError(f"bandwidth {str(error).removeprefix('bandwidth_gbps ')}") from None
     interconnect = read_interconnect(table, "topology", cluster, registry)
-    for key in ("demand", "replan_above", "rounds"):
+    for key in ("demand", "replan", "replan_above", "rounds"):
         if key in table:
             raise ConfigError(f"topology.{key} is for circuits of a job; leave it out for one matrix")
     fabric = built_fabric(interconnect.topology, cluster)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.cases.compilation import CompiledCase
-from sipml_core.engine import CircuitSettings, Recording, lower_bound_us
+from sipml_core.engine import CircuitSettings, PhasedCircuitDriver, Recording, lower_bound_us
 from sipml_core.lowering import task_origins
 from sipml_core.model import CaseRecord, CircuitDecision, Images, Timeline
 from sipml_core.scheduling import ScheduledCircuits
@@ -31,6 +33,16 @@ class DecisionLog:
     def interval_us(self) -> float | None:
         """As of the driver. [us]"""
         return self._driver.interval_us
+
+    @property
+    def phase_nodes(self) -> Sequence[NDArray[np.int32]]:
+        """As of the driver; none: it has no phases."""
+        return self._driver.phase_nodes if isinstance(self._driver, PhasedCircuitDriver) else ()
+
+    def begin_phase(self, phase: int) -> None:
+        """Pass on to the driver that so many phases have ended."""
+        assert isinstance(self._driver, PhasedCircuitDriver)
+        self._driver.begin_phase(phase)
 
     def decide(
         self, now_us: float, sent_bytes: NDArray[np.float64], backlog_bytes: NDArray[np.float64]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -22,7 +22,6 @@ from sipml_core.engine import lower_bound_us, simulate
 from sipml_core.errors import LimitError, StalledError, TooSlowError
 from sipml_core.model import SILENT, CaseResult, Progress, Timeline, UnsharedFabric
 from sipml_core.plugin import Component
-from sipml_core.scheduling import DemandRule
 
 if TYPE_CHECKING:
     from sipml_core.details import CaseDetails
@@ -36,8 +35,8 @@ class SimulatedCase:
     timeline: Timeline | None
     #: Where details were asked for.
     details: CaseDetails | None = None
-    #: What circuits were planned for; None: there are none.
-    rule: DemandRule | None = None
+    #: What tells its circuits from others that were tried; None: there are none.
+    choice: Hashable = None
     #: See `CompiledCase.round`.
     round: int = 1
 
@@ -103,10 +102,10 @@ def simulate_case(
             )
     except LimitError:
         raise clock.reached() from None
-    rule = compiled.circuits.rule if compiled.circuits else None
+    choice = compiled.circuits.choice if compiled.circuits else None
     found = _details_of(compiled, timeline, log) if details else None
     row = account(compiled, timeline, driver)
-    return SimulatedCase(row=row, timeline=timeline, rule=rule, details=found, round=compiled.round)
+    return SimulatedCase(row=row, timeline=timeline, choice=choice, details=found, round=compiled.round)
 
 
 def _details_of(compiled: CompiledCase, timeline: Timeline, log: DecisionLog | None) -> CaseDetails:
@@ -185,7 +184,7 @@ def _fastest_rule(ruled: Sequence[CompiledCase], clock: Clock) -> CompiledCase:
         best = fastest_variant(trials, clock)
     except (StalledError, TooSlowError):
         return ruled[0]
-    return next((each for each in ruled if each.circuits and each.circuits.rule == best.rule), ruled[0])
+    return next((each for each in ruled if each.circuits and each.circuits.choice == best.choice), ruled[0])
 
 
 def _first_iteration(variant: Variant) -> Variant:

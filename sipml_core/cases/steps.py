@@ -260,6 +260,7 @@ def circuits_for(
     network: Network | None = None,
     rule: DemandRule = BYTES,
     gates: NDArray[np.int64] | None = None,
+    iteration: NDArray[np.int64] | None = None,
 ) -> Driven:
     """Return the network that the tasks use, with circuits planned for all of their traffic.
 
@@ -269,6 +270,8 @@ def circuits_for(
         Of the tasks on the fabric; None: made here.
     rule, gates
         See `ScheduledCircuits`.
+    iteration
+        Of each transfer, where it is known: for `replan = "phase"`. [transfers]
 
     Raises
     ------
@@ -285,5 +288,6 @@ def circuits_for(
     network, circuits = driven(
         fabric, scheduler, estimator, tasks, network,
         rule=rule, gates=gates, replan_above=interconnect.circuit_keys.replan_above,
+        iteration=iteration if interconnect.circuit_keys.replan == "phase" else None,
     )  # fmt: skip
     return Driven(network=network, circuits=circuits)

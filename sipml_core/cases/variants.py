@@ -155,7 +155,7 @@ def variants_of(
     trees = exchange_trees(exchange, group)
     limits = placement_limits(
         plan.mp, plan.replicas, fabric.hints.degree, reach_hops,
-        ring_peers=plan.ring_peers, stage_peers=plan.stage_peers + plan.block_peers,
+        ring_peers=plan.ring_peers, stage_peers=plan.stage_peers, block_peers=plan.block_peers,
         chain=trees.relays and not trees.direct,
     )  # fmt: skip
     graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep)

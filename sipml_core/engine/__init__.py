@@ -6,6 +6,14 @@ Imports only `model`, `fields` and `errors`.
 
 from sipml_core.engine.bounds import lower_bound_us
 from sipml_core.engine.session import SAME_TIME, Recording
-from sipml_core.engine.simulation import CircuitDriver, CircuitSettings, simulate
+from sipml_core.engine.simulation import CircuitDriver, CircuitSettings, PhasedCircuitDriver, simulate
 
-__all__ = ["SAME_TIME", "CircuitDriver", "CircuitSettings", "Recording", "lower_bound_us", "simulate"]
+__all__ = [
+    "SAME_TIME",
+    "CircuitDriver",
+    "CircuitSettings",
+    "PhasedCircuitDriver",
+    "Recording",
+    "lower_bound_us",
+    "simulate",
+]

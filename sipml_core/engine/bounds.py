@@ -32,7 +32,12 @@ class Bounds:
 
 
 def bounds(
-    tasks: TaskGraph, network: Network, timeline: Timeline | None = None, since_us: float = 0.0
+    tasks: TaskGraph,
+    network: Network,
+    timeline: Timeline | None = None,
+    since_us: float = 0.0,
+    *,
+    link_share: NDArray[np.float64] | None = None,
 ) -> Bounds:
     """The lower bounds of `tasks` on `network`.
 
@@ -43,6 +48,8 @@ def bounds(
         if it had run alone since, so no other end of that run is shorter.
     since_us
         [us]
+    link_share
+        Part of the real link that each link is, in a folded job: a transfer alone gets the whole one. [links]
 
     Raises
     ------
@@ -53,7 +60,8 @@ def bounds(
     capacity = network.link_gbps * BYTES_PER_US_PER_GBPS
     capacity[network.first_circuit :] = np.inf
     # What a transfer gets alone: the least of capacity / weight on its route. [transfers] [bytes/us]
-    gives = capacity[network.pair_link] / network.pair_weight
+    whole = capacity if link_share is None else capacity / link_share
+    gives = whole[network.pair_link] / network.pair_weight
     narrowest = np.full(len(network.pair_src), np.inf)
     np.minimum.at(narrowest, network.entry_pair, gives)
     narrowest = narrowest[network.transfer_pair]
@@ -77,10 +85,15 @@ def bounds(
 
 
 def lower_bound_us(
-    tasks: TaskGraph, network: Network, timeline: Timeline | None = None, since_us: float = 0.0
+    tasks: TaskGraph,
+    network: Network,
+    timeline: Timeline | None = None,
+    since_us: float = 0.0,
+    *,
+    link_share: NDArray[np.float64] | None = None,
 ) -> float:
     """The largest of `bounds`: no run can be shorter. [us]"""
-    return bounds(tasks, network, timeline, since_us).lower_bound_us
+    return bounds(tasks, network, timeline, since_us, link_share=link_share).lower_bound_us
 
 
 def _node_us(tasks: TaskGraph, network: Network, narrowest: NDArray[np.float64]) -> NDArray[np.float64]:

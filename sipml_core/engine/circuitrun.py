@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import math
-from typing import Protocol
+from collections.abc import Sequence
+from typing import Protocol, runtime_checkable
 
 import attrs
 import numpy as np
@@ -70,6 +71,22 @@ class CircuitDriver(Protocol):
         """
 
 
+@runtime_checkable
+class PhasedCircuitDriver(CircuitDriver, Protocol):
+    """A driver that is asked at the ends of phases as well, whether or not anything was sent or waits.
+
+    While circuits still change it is asked as soon as they have settled, at the end of a phase as after an
+    interval.
+    """
+
+    @property
+    def phase_nodes(self) -> Sequence[NDArray[np.int32]]:
+        """Return the nodes of each phase, which ends when the last of them has and the phase before has."""
+
+    def begin_phase(self, phase: int) -> None:
+        """Take note that so many phases have ended, before `decide` is asked."""
+
+
 @attrs.define
 class _PendingCapacity:
     """Circuits that get their settled capacity at one moment."""
@@ -91,6 +108,13 @@ class Circuits:
         if interval_us is not None and not (math.isfinite(interval_us) and interval_us > 0):
             raise ConfigError(f"interval_us must be positive, got {interval_us!r}")
         self._interval_us = interval_us
+        self._phases: Sequence[NDArray[np.int32]] = ()
+        if isinstance(self._driver, PhasedCircuitDriver):
+            self._phases = self._driver.phase_nodes
+        #: Phases that have ended, and when the driver is asked because of one.
+        self._phase = 0
+        self._ask_at_us = math.inf
+        self._await_phase()
         self._instants = 0
         self._decide_at_us = 0.0 if self._driver else math.inf
         self._pending: list[_PendingCapacity] = []
@@ -104,7 +128,19 @@ class Circuits:
     def next_us(self) -> float:
         """When something is due; infinite if nothing is."""
         pending_us = self._pending[0].at_us if self._pending else math.inf
-        return min(self._decide_at_us, pending_us)
+        return min(self._decide_at_us, self._ask_at_us, pending_us)
+
+    def end_phase(self) -> None:
+        """Take note that the session came back because a phase has ended: the driver is asked now."""
+        assert isinstance(self._driver, PhasedCircuitDriver)
+        self._phase += 1
+        self._driver.begin_phase(self._phase)
+        self._ask_at_us = self._session.now_us
+        self._await_phase()
+
+    def _await_phase(self) -> None:
+        if self._phase < len(self._phases):
+            self._session.stop_after(self._phases[self._phase])
 
     def act(self) -> None:
         """Do what is due now.
@@ -118,12 +154,17 @@ class Circuits:
         while self._pending and self._pending[0].at_us <= now_us:
             pending = self._pending.pop(0)
             self._set(pending.circuits, pending.gbps)
-        if self._decide_at_us <= now_us:
-            self._decide()
+        due = self._decide_at_us <= now_us
+        if (due or self._ask_at_us <= now_us) and self._phases and self._pending:
+            self._ask_at_us = self._pending[-1].at_us
+        elif due or self._ask_at_us <= now_us:
+            self._decide(asked=self._ask_at_us <= now_us)
+            self._ask_at_us = math.inf
+        if due:
             self._instants += 1
             self._decide_at_us = self._instants * self._interval_us if self._interval_us else math.inf
 
-    def _decide(self) -> None:
+    def _decide(self, asked: bool) -> None:
         session = self._session
         carried_bytes = session.carried_bytes()[self._first :]
         sent_bytes = carried_bytes - self._carried_bytes
@@ -133,7 +174,7 @@ class Circuits:
         busy = sent or bool(backlog_bytes.max(initial=0.0) > 0)
         if not first and not busy and not session.moving:
             raise stalled(session, self.capacity_gbps)
-        if (first or busy) and self._driver:
+        if (first or busy or asked) and self._driver:
             self._carried_bytes = carried_bytes
             self.decisions += 1
             self._apply(self._driver.decide(session.now_us, sent_bytes, backlog_bytes))

@@ -174,6 +174,10 @@ class KernelSession:
         budget = _NO_BUDGET if max_events is None else max_events
         return State(_check(self._lib.engine_run(self._run, until_us, budget)))
 
+    def stop_after(self, nodes: NDArray[np.int32]) -> None:
+        nodes = np.ascontiguousarray(nodes, dtype=np.int32)
+        _check(self._lib.engine_await(self._run, len(nodes), self._ffi.from_buffer("int32_t[]", nodes)))
+
     def set_capacity(self, links: NDArray[np.int32], gbps: NDArray[np.float64]) -> None:
         check_capacity(gbps)
         links = np.ascontiguousarray(links, dtype=np.int32)

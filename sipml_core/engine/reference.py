@@ -24,6 +24,7 @@ from sipml_core.engine.session import (
     check_match,
     link_samples,
 )
+from sipml_core.errors import SipmlError
 from sipml_core.fields import BYTES_PER_US_PER_GBPS
 from sipml_core.model import BARRIER, Network, TaskGraph, Timeline, TransferTimes
 
@@ -124,6 +125,7 @@ class ReferenceSession:
         self._now_us = 0.0
         self._events = self._ended = 0
         self._started = False
+        self._stop_after = np.empty(0, np.int32)
         #: Ends of compute tasks and arrivals of transfers: (time, node).
         self._ends: list[tuple[float, int]] = []
         self._running: list[int | None] = [None] * tasks.gpus
@@ -169,6 +171,9 @@ class ReferenceSession:
             next_us = self._next_us()
             if self._ended == self.tasks.nodes:
                 return State.DONE
+            if len(self._stop_after) and not np.isnan(self.end_us[self._stop_after]).any():
+                self._stop_after = np.empty(0, np.int32)
+                return State.REACHED
             if math.isinf(next_us) and math.isinf(until_us):
                 return State.STALLED
             if next_us > limit_us:
@@ -360,6 +365,11 @@ class ReferenceSession:
                 continue
             flow.left = flow.left_at(self._now_us)
             flow.since_us, flow.rate = self._now_us, rate
+
+    def stop_after(self, nodes: NDArray[np.int32]) -> None:
+        if len(nodes) and not 0 <= nodes.min() <= nodes.max() < self.tasks.nodes:
+            raise SipmlError(f"nodes to stop after must be from 0 to {self.tasks.nodes - 1}")
+        self._stop_after = np.array(nodes, dtype=np.int32)
 
     def set_capacity(self, links: NDArray[np.int32], gbps: NDArray[np.float64]) -> None:
         check_capacity(gbps)

@@ -25,6 +25,7 @@ class State(enum.IntEnum):
     PAUSED = 1
     BUDGET = 2
     STALLED = 3
+    REACHED = 4
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -88,7 +89,15 @@ class Session(Protocol):
     def run(self, until_us: float = math.inf, max_events: int | None = None) -> State:
         """Go on until all has ended, `until_us` is passed (included), or `max_events` more have happened.
 
-        `State.STALLED` is returned for an infinite `until_us` only: nothing will ever happen by itself.
+        `State.STALLED` is returned for an infinite `until_us` only: nothing will ever happen by itself. See
+        `stop_after` for `State.REACHED`.
+        """
+
+    def stop_after(self, nodes: NDArray[np.int32]) -> None:
+        """Make `run` return `State.REACHED`, once, when the last of these nodes has ended.
+
+        It does so at the end of that instant; at once if all have ended. The nodes replace those named
+        before; none: `run` stops for nothing.
         """
 
     def set_capacity(self, links: NDArray[np.int32], gbps: NDArray[np.float64]) -> None:

@@ -6,7 +6,7 @@ import math
 import time
 from collections.abc import Callable
 
-from sipml_core.engine.circuitrun import CircuitDriver, Circuits, CircuitSettings
+from sipml_core.engine.circuitrun import CircuitDriver, Circuits, CircuitSettings, PhasedCircuitDriver
 from sipml_core.engine.kernel import KernelSession
 from sipml_core.engine.reference import ReferenceSession
 from sipml_core.engine.session import Recording, Session, State
@@ -14,7 +14,14 @@ from sipml_core.engine.stall import stalled
 from sipml_core.errors import ConfigError, LimitError, TooSlowError, unknown
 from sipml_core.model import SILENT, Network, Progress, TaskGraph, Timeline
 
-__all__ = ["CircuitDriver", "CircuitSettings", "Recording", "open_session", "simulate"]
+__all__ = [
+    "CircuitDriver",
+    "CircuitSettings",
+    "PhasedCircuitDriver",
+    "Recording",
+    "open_session",
+    "simulate",
+]
 
 _KERNELS: dict[str, Callable[[TaskGraph, Network, str, Recording | None], Session]] = {
     "c": KernelSession,
@@ -104,6 +111,9 @@ def simulate(
         state = session.run(min(circuits.next_us, limit_us), _SLICE)
         if state is State.DONE:
             return session.timeline(circuits.decisions)
+        if state is State.REACHED:
+            circuits.end_phase()
+            continue
         watch.look()
         if state is State.STALLED:
             raise stalled(session, circuits.capacity_gbps)

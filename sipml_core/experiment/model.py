@@ -94,6 +94,15 @@ def _replan_above() -> Any:
     )  # fmt: skip
 
 
+def _replan() -> Any:
+    return option(
+        "interval", validator=one_of("interval", "phase"),
+        doc='when circuits that change (`interval_us`) are planned again: "interval": after every interval; '
+        '"phase": when the gradients of an iteration begin, when its activations end and when its gradients '
+        "do, for what the next phase sends; then after an interval only where a pair waits without a circuit",
+    )  # fmt: skip
+
+
 def _rounds() -> Any:
     return option(
         1, validator=between(1, 10),
@@ -120,6 +129,7 @@ class TopologyTable:
         "out: the scheduler's own; not used, and noted in the result, where circuits are set once",
     )
     demand: str = _demand()
+    replan: str = _replan()
     replan_above: float = _replan_above()
     rounds: int = _rounds()
 
@@ -129,6 +139,7 @@ class CircuitKeys:
     """Those keys of [[topology]] that say when and for what circuits are planned."""
 
     demand: str = _demand()
+    replan: str = _replan()
     replan_above: float = _replan_above()
     rounds: int = _rounds()
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import re
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -258,7 +259,14 @@ def _component(
     refuse_unknown_keys(table, path, [*keys(component.Options), *keys(own)])
     table.update(absolute_paths(table, component.Options, path))
     options = {name: value for name, value in table.items() if name not in keys(own)}
-    return component(structure(options, component.Options, path))
+    structured = structure(options, component.Options, path)
+    try:
+        return component(structured)
+    except ConfigError as error:
+        # What a component says of an option of its own begins with the option's name.
+        first = re.split(r"\W", str(error), maxsplit=1)[0]
+        place = f"{path}." if first in keys(component.Options) else ""
+        raise ConfigError(f"{place}{error}") from None
 
 
 def _defaults(model: type[Any]) -> dict[str, Any]:

@@ -83,11 +83,9 @@ def _options(sheet: _Sheet) -> type[Any]:
     return Options
 
 
-#: Of the A100: see docs/gpu-models.md.
-_AMPERE = MappingProxyType({"other": 0.58, "norm": 0.50})
 #: Parts of the memory bandwidth that streaming kernels and norms reach: lower than on Volta, whose 900 GB/s
 #: are easier to use up.
-_SINCE_AMPERE = MappingProxyType({"other": 0.62, "norm": 0.50})
+_SINCE_AMPERE = MappingProxyType({"other": 0.60, "norm": 0.50})
 
 
 class V100Sxm2(ShapedGpu):
@@ -95,7 +93,7 @@ class V100Sxm2(ShapedGpu):
 
     name = "v100-16gb"
     summary = "NVIDIA V100 SXM2 16 GB, matrix products by shape"
-    compute = MappingProxyType({"matmul": 0.62})
+    compute = MappingProxyType({"matmul": 0.69})
     Options = _options(_V100)
 
 
@@ -104,8 +102,8 @@ class A100Sxm40(ShapedGpu):
 
     name = "a100-40gb"
     summary = "NVIDIA A100 SXM 40 GB, matrix products by shape"
-    compute = MappingProxyType({"matmul": 0.68, "conv": 0.38})
-    bandwidth = _AMPERE
+    compute = MappingProxyType({"matmul": 0.76, "conv": 0.38})
+    bandwidth = _SINCE_AMPERE
     Options = _options(_A100_40)
 
 
@@ -114,8 +112,8 @@ class A100Sxm80(ShapedGpu):
 
     name = "a100-80gb"
     summary = "NVIDIA A100 SXM 80 GB, matrix products by shape"
-    compute = MappingProxyType({"matmul": 0.68, "conv": 0.38})
-    bandwidth = _AMPERE
+    compute = MappingProxyType({"matmul": 0.76, "conv": 0.38})
+    bandwidth = _SINCE_AMPERE
     Options = _options(_A100_80)
 
 
@@ -124,7 +122,7 @@ class H100Sxm(ShapedGpu):
 
     name = "h100-80gb"
     summary = "NVIDIA H100 SXM 80 GB, matrix products by shape"
-    compute = MappingProxyType({"matmul": 0.62, "conv": 0.38})
+    compute = MappingProxyType({"matmul": 0.64, "conv": 0.38})
     bandwidth = _SINCE_AMPERE
     Options = _options(_H100)
 
@@ -143,6 +141,6 @@ class B200Sxm(ShapedGpu):
 
     name = "b200-180gb"
     summary = "NVIDIA B200 SXM 180 GB, matrix products by shape"
-    compute = MappingProxyType({"matmul": 0.45, "conv": 0.38})
+    compute = MappingProxyType({"matmul": 0.46, "conv": 0.38})
     bandwidth = _SINCE_AMPERE
     Options = _options(_B200)

@@ -15,6 +15,8 @@ Additions are not charged: they run at memory speed, far above the network's.
 
 from __future__ import annotations
 
+import math
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -38,6 +40,23 @@ def all_reduce_bytes(size_bytes: float, members: int) -> float:
     150.0
     """
     return 2.0 * size_bytes * (members - 1) / members
+
+
+def in_network_bytes(size_bytes: float, tiers: tuple[int, ...]) -> float:
+    """Return what all members send to all-reduce M bytes where switches add up the outermost tier. [bytes]
+
+    Each sends its part of M once there, and twice (n - 1) / n of what is left in each tier of n further in.
+
+    >>> in_network_bytes(100.0, (4,)), in_network_bytes(100.0, (4, 2)), in_network_bytes(100.0, (1, 2))
+    (400.0, 1200.0, 200.0)
+    """
+    sent = 0.0
+    for members in reversed(tiers[1:]):
+        sent += all_reduce_bytes(size_bytes, members)
+        size_bytes /= members
+    if tiers[0] > 1:
+        sent += size_bytes
+    return sent * math.prod(tiers)
 
 
 @attrs.frozen(kw_only=True)

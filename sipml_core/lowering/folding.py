@@ -110,6 +110,13 @@ class Folded:
     whole_orbit: NDArray[np.int64]
     whole_share: NDArray[np.float64]
 
+    @property
+    def link_share(self) -> NDArray[np.float64]:
+        """Return the part of its real link that each link of `network` is. [links]"""
+        share = np.ones(len(self.network.link_gbps))
+        share[self.whole_orbit] = self.whole_share
+        return share
+
 
 def fold(
     pairs: Pairs,

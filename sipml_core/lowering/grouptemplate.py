@@ -41,6 +41,11 @@ class TrafficBytes:
     #: Synchronisation of parameter gradients.
     gradients: float
 
+    @classmethod
+    def of(cls, kind_bytes: NDArray[np.float64]) -> TrafficBytes:
+        """Return the parts of bytes by `TRAFFIC_KINDS`."""
+        return cls(activations=float(kind_bytes[:GRADIENT].sum()), gradients=float(kind_bytes[GRADIENT]))
+
     @property
     def total(self) -> float:
         return self.activations + self.gradients
@@ -122,8 +127,7 @@ class GroupTemplate:
     @property
     def traffic(self) -> TrafficBytes:
         """Return what one iteration of all replicas sends."""
-        sent = self.kind_bytes
-        return TrafficBytes(activations=float(sent[:GRADIENT].sum()), gradients=float(sent[GRADIENT]))
+        return TrafficBytes.of(self.kind_bytes)
 
     @property
     def _gradient_bytes(self) -> float:

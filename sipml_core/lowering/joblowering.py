@@ -11,10 +11,12 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.blockexchanges import BlockTransfers
 from sipml_core.lowering.callcosts import Library
+from sipml_core.lowering.collectives import in_network_bytes
 from sipml_core.lowering.expertgroups import load_of_ranks, updating_replicas
 from sipml_core.lowering.forwarding import RingForwarding
+from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
-from sipml_core.lowering.grouptemplate import GroupTemplate
+from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
 from sipml_core.lowering.hosttime import HostTime
 from sipml_core.lowering.iterations import next_iteration
 from sipml_core.lowering.passtasks import row_of
@@ -27,6 +29,7 @@ from sipml_core.lowering.synchronisation import (
     server_tiers,
 )
 from sipml_core.model import (
+    GRADIENT,
     PIPELINE,
     TENSOR,
     Cluster,
@@ -106,6 +109,33 @@ class Lowering:
         period = self.plan.replicas if self.orders else math.prod(self.tiers[1:])
         return math.lcm(period, self.plan.block)
 
+    @property
+    def kind_bytes(self) -> NDArray[np.float64]:
+        """Return what one iteration of all replicas sends by `TRAFFIC_KINDS`. [kinds] [bytes]
+
+        Without what a library adds on the wire, and without what GPUs pass on for others.
+        """
+        found = self.template.kind_bytes
+        if self.in_network and not self.plan.shares_states:
+            found[GRADIENT] = sum(
+                in_network_bytes(bucket.size_bytes, shape) * groups
+                for bucket in self.template.buckets
+                for groups, shape in [self._ring_shape(bucket)]
+            )
+        return found
+
+    def _ring_shape(self, bucket: Bucket) -> tuple[int, tuple[int, ...]]:
+        """Return how many rings of one standing a bucket has, and the tiers of each, innermost last."""
+        devices = len(bucket.devices)
+        if bucket.of_experts:
+            return self.plan.ep, (self.plan.expert_replicas, devices)
+        return 1, (*self.tiers, devices)
+
+    @property
+    def traffic(self) -> TrafficBytes:
+        """Return `kind_bytes` in two parts."""
+        return TrafficBytes.of(self.kind_bytes)
+
     def tasks(self, groups: int | None = None) -> TaskGraph:
         """Return the tasks of all replicas, or of the first `groups` of them only.
 
@@ -141,21 +171,26 @@ class Lowering:
         return self.forwarding.applied(tasks, self.gpu_of.reshape(-1), groups * self.plan.replica_gpus)
 
     def sends(self, groups: int) -> TaskGraph:
-        """Return what `tasks` sends, all micro-batches in one transfer.
+        """Return what `tasks` sends, on the wire, all micro-batches in one transfer.
 
         For the bytes of each pair: nothing waits for what it would wait for.
         """
         transfers, group = self.template.transfers, self.template.group
         builder = TaskBuilder(self.plan.gpus, ("sync",))
         gpu_of = self.gpu_of[:groups]
+        _, wire_bytes = self._exchange_costs()
+        size_bytes = wire_bytes * self.plan.micro_batches
         for _ in range(self.plan.iterations):
             tasks = builder.tasks(gpu_of[:, group.device], 0.0, 0, 0)
-            size_bytes = transfers.size_bytes * self.plan.micro_batches
             builder.transfers(gpu_of[:, transfers.sender], gpu_of[:, transfers.device], size_bytes, 0)
             self._exchange(builder, gpu_of, tasks[:, None], self.plan.micro_batches)
             every = np.broadcast_to(tasks[:, None], (groups, self.plan.micro_batches, tasks.shape[1]))
             self._collectives(builder, every, 0)
         return self._passed_on(builder.build(), groups)
+
+    def iteration_of(self, tasks: TaskGraph) -> NDArray[np.int64]:
+        """Return the iteration of each transfer of `tasks`, from 0. [transfers]"""
+        return np.asarray(tasks.priority[tasks.compute_tasks :] // self._priorities, dtype=np.int64)
 
     @property
     def _priorities(self) -> int:
@@ -204,10 +239,7 @@ class Lowering:
         unit = len(group.subop)
         tasks = self._tasks(builder, gpu_of, label, priority)
         first_user = np.argsort(group.position)[transfers.position].astype(np.int32)
-        size_bytes, startup_us = transfers.size_bytes, np.zeros(())
-        if self.library is not None:
-            startup_us, factor = self.library.exchange_costs(transfers, group, self.gpu_of[0])
-            size_bytes = size_bytes * factor
+        startup_us, size_bytes = self._exchange_costs()
         sends = builder.transfers(
             gpu_of[:, None, transfers.sender],
             gpu_of[:, None, transfers.device],
@@ -273,6 +305,15 @@ class Lowering:
         tasks[:, :-1, rest] = tasks[:, -1:, rest]
         return tasks
 
+    def _exchange_costs(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
+        """Return start-up [us] and bytes on the wire of the transfers inside a replica. [transfers]"""
+        template = self.template
+        size_bytes = template.transfers.size_bytes
+        if self.library is None:
+            return np.zeros(()), size_bytes
+        startup_us, factor = self.library.exchange_costs(template.transfers, template.group, self.gpu_of[0])
+        return startup_us, size_bytes * factor
+
     def _duration_us(self, gpu: NDArray[np.int32]) -> NDArray[np.float64]:
         """Return how long each task takes on its GPU. [groups, 1, tasks]"""
         group, passes, plan = self.template.group, self.template.passes, self.plan
@@ -313,8 +354,7 @@ class Lowering:
         place = self._place(priority)[: tasks.shape[1]]
         transfers = BlockTransfers(
             exchanges=template.blocks, plan=plan, builder=builder, gpu_of=gpu_of,
-            label=len(builder.labels) - 1, repeats=repeats,
-            library=None if sends is None else self.library,
+            label=len(builder.labels) - 1, repeats=repeats, library=self.library,
         )  # fmt: skip
         arrived, came_in = transfers.add(tasks, place)
         if sends is None or label is None:

@@ -10,27 +10,29 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.lowering.grouptasks import GroupTasks, Indices, group_tasks, is_phase
+from sipml_core.lowering.grouptasks import GroupTasks, Indices, group_tasks, is_phase, makes_weights_only
 from sipml_core.lowering.schedules import parts_in_flight
 from sipml_core.model import Phase, Placement, Plan
 
 
 def replica_tasks(placement: Placement, plan: Plan) -> GroupTasks:
     """Return the tasks of one replica under a plan: the same whatever its exchange and its all-reduce."""
+    late_weights = plan.schedule == "zb-h1"
     tasks = group_tasks(
         placement,
         recompute=plan.recompute,
         in_flight=parts_in_flight(plan),
-        late_weights=plan.schedule == "zb-h1",
+        late_weights=late_weights,
     )
-    return tasks if plan.keep_gathered else gathered_again(tasks)
+    return tasks if plan.keep_gathered else gathered_again(tasks, late_weights=late_weights)
 
 
-def gathered_again(tasks: GroupTasks) -> GroupTasks:
+def gathered_again(tasks: GroupTasks, *, late_weights: bool = False) -> GroupTasks:
     """Return the same tasks, and tasks without work that send again what is read forward and backward.
 
     That is what a device received for its forward tasks, from another of its stage that did not duplicate it.
-    Sending starts when the backward pass has come to the ops that read it, on the sender.
+    Sending starts when the backward pass has come to the ops that read it, on the sender. `late_weights`:
+    gradients of parameters are made in a later pass, which sending does not wait for.
 
     Examples
     --------
@@ -59,7 +61,7 @@ def gathered_again(tasks: GroupTasks) -> GroupTasks:
     number = (len(tasks.subop) + of.reshape(-1)).astype(np.int32)
     maker = src[first]
     before = _first_back(tasks, tasks.edge_dst[again], of.reshape(-1), len(first))
-    gate = _last_back(tasks, maker, before)
+    gate = _last_back(tasks, maker, before, late_weights=late_weights)
 
     edge_src = tasks.edge_src.copy()
     edge_src[again] = number
@@ -110,10 +112,15 @@ def _first_back(tasks: GroupTasks, readers: Indices, of: NDArray[np.int64], coun
     return found
 
 
-def _last_back(tasks: GroupTasks, maker: Indices, before: NDArray[np.int64]) -> Indices:
+def _last_back(
+    tasks: GroupTasks, maker: Indices, before: NDArray[np.int64], *, late_weights: bool
+) -> Indices:
     """Return the last backward task of the maker's part on its device before a position; -1: none. [sends]"""
     graph, placement = tasks.graph, tasks.placement
-    back = np.flatnonzero(is_phase(graph, Phase.BACKWARD)[tasks.subop]).astype(np.int32)
+    is_backward = is_phase(graph, Phase.BACKWARD)[tasks.subop]
+    if late_weights:
+        is_backward &= ~makes_weights_only(graph.graph)[tasks.op]
+    back = np.flatnonzero(is_backward).astype(np.int32)
     part = placement.part[tasks.op].astype(np.int64) * placement.devices + tasks.device
     span = len(tasks.position) + 1
     key = part[back] * span + tasks.position[back]

@@ -68,16 +68,18 @@ class SharedStates:
         over, builder, label = self.over, self.over.builder, self.over.label
         made, devices = len(tasks), len(buckets[0].devices)
         experts, plan = buckets[0].of_experts, over.plan
-        # Of experts each bucket has a ring for each group of replicas with the same ones.
-        rings = over.rings(np.array(numbers, dtype=np.int32).repeat(plan.ep if experts else 1))
+        # Of experts each bucket has a ring for each group of replicas with the same ones. A bucket alone has
+        # one number and one size for all its rings, on however many devices.
+        groups = plan.ep if experts and len(buckets) > 1 else 1
+        rings = over.rings(np.array(numbers, dtype=np.int32).repeat(groups))
         shape = (len(buckets), made, devices)
         # GPUs of all members [buckets, dp, devices]; bucket of each maker and user, and these [pairs].
         members = np.stack([over.gpu_of[:, bucket.devices] for bucket in buckets])
         made_by, maker = pairs([bucket.producers for bucket in buckets])
         used_by, user = pairs([bucket.consumers for bucket in buckets])
-        size_bytes = np.array([bucket.size_bytes for bucket in buckets])[:, None]
+        size_bytes = np.array([bucket.size_bytes for bucket in buckets])[:, None].repeat(groups, axis=0)
         if experts:
-            members, size_bytes = _by_experts(members, plan), size_bytes.repeat(plan.ep, axis=0)
+            members = _by_experts(members, plan)
 
         def separate(nodes: Nodes) -> Nodes:
             return _by_experts(nodes, plan) if experts else nodes

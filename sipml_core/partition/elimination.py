@@ -89,7 +89,11 @@ class _Elimination:
         for variable, tables in enumerate(zip(*singles, strict=True)):
             self._add(_Factor((variable,), np.array(tables, dtype=np.float64)))
         for variables, table in sorted(pairs.items()):
-            self._add(_Factor(variables, np.asarray(table, dtype=np.float64)[np.newaxis]))
+            # Who has one choice is no variable: what a pair costs depends on the other alone, if on any.
+            # Its axis would widen tables, and an array has 64 at most.
+            free = tuple(v for v in variables if self.choices[v] > 1)
+            shape = (1, *(self.choices[v] for v in free))
+            self._add(_Factor(free, np.asarray(table, dtype=np.float64).reshape(shape)))
 
     def solve(self) -> list[list[int]]:
         """Eliminate forwards, then read the choices of each problem off backwards."""

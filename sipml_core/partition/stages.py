@@ -9,7 +9,7 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.errors import ConfigError
+from sipml_core.errors import TooManyStagesError
 from sipml_core.model import Op, OpGraph, Phase, Role
 
 Times = NDArray[np.float64]
@@ -47,7 +47,7 @@ def cut_stages(graph: OpGraph, time_us: Times, stages: int, tolerance: float = 0
     leader = _leaders(graph)
     forward = [op.name for op in graph.ops if op.phase is Phase.FORWARD]
     if stages > len(forward):
-        raise ConfigError(
+        raise TooManyStagesError(
             f"{graph.name} has {len(forward)} forward ops, which makes {len(forward)} stages at most, "
             f"got {stages}; lower pp or chunks"
         )

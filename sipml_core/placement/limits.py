@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+
 import numpy as np
 from numpy.typing import NDArray
 
@@ -17,11 +19,13 @@ def placement_limits(
     *,
     ring_peers: int = 1,
     stage_peers: int = 0,
+    block_peers: int = 0,
     chain: bool = False,
 ) -> PlacementLimits:
     """Return the limits of a group of `devices` GPUs, a stage of one of `dp` replicas (section 3.2, ii).
 
-    Circuits to neighbouring stages (`stage_peers`) come first. With replicas, one circuit of the degree
+    Circuits to neighbouring stages (`stage_peers`) and to replicas that share experts or sequences
+    (`block_peers`) come first. With replicas, one circuit of the degree
     goes to the counterpart in the next group (or two, to both neighbours: `ring_peers`), and the rest is
     left for peers. If they do not cover the group, devices may talk up to floor(peers / 2) apart on the
     circle of the group, which gives each at most that many peers.
@@ -47,6 +51,8 @@ def placement_limits(
         Counterparts that a GPU sends gradients to, if there are replicas: 1, or 2 both ways round.
     stage_peers
         GPUs of other pipeline stages that a GPU talks to.
+    block_peers
+        GPUs of other replicas that a GPU exchanges rows of experts, keys and values with.
 
     Raises
     ------
@@ -56,32 +62,37 @@ def placement_limits(
     for name, value in (("devices", devices), ("dp", dp), ("degree", degree), ("reach_hops", reach_hops)):
         if value is not None and value < 1:
             raise ConfigError(f"{name} must be at least 1, got {value}")
-    if reach_hops is not None and dp > 1 and devices > reach_hops and not stage_peers:
+    if reach_hops is not None and dp > 1 and devices > reach_hops and not stage_peers + block_peers:
         raise InfeasibleError(
             f"mp={devices} with dp={dp} puts the next replica {devices} hops away on the ring, "
             f"but reach_hops is {reach_hops}; the largest mp is {reach_hops}"
         )
-    by_degree = _degree_range(devices, dp, degree, ring_peers, stage_peers)
+    taken = {
+        f"for the ring of dp={dp} replicas": ring_peers if dp > 1 else 0,
+        "for neighbouring pipeline stages": stage_peers,
+        "for replicas that share experts or sequences": block_peers,
+    }
+    by_degree = _degree_range(devices, degree, taken)
     ranges = [] if chain else [by_degree, _reach_range(devices, dp, reach_hops)]
     known = [hops for hops in ranges if hops is not None]
     return PlacementLimits(devices=devices, range_hops=min(known) if known else None)
 
 
-def _degree_range(devices: int, dp: int, degree: int | None, ring_peers: int, stage_peers: int) -> int | None:
+def _degree_range(devices: int, degree: int | None, taken: Mapping[str, int]) -> int | None:
+    """Return how far devices may talk with what others leave of the degree; `taken`: peers by their use."""
     if degree is None:
         return None
-    peers = degree - stage_peers - (ring_peers if dp > 1 else 0)
+    peers = degree - sum(taken.values())
     if peers >= devices - 1:
         return None
     if peers < 2:
-        uses = [f"{ring_peers} of it for the ring of dp={dp} replicas"] if dp > 1 else []
-        uses += [f"{stage_peers} for neighbouring pipeline stages"] if stage_peers else []
+        needed = min(2, devices - 1)
+        uses = [f"{count} {what}" for what, count in taken.items() if count]
+        uses[:1] = [use.replace(" ", " of it ", 1) for use in uses[:1]]
         shared = f", {' and '.join(uses)}," if uses else ""
-        remedy = f"the largest mp is {peers + 1}" if peers >= 0 else f"it takes {degree - peers} at least"
-        raise InfeasibleError(
-            f"mp={devices} needs two peers for each GPU at least, but degree {degree}{shared} "
-            f"leaves {max(peers, 0)}; {remedy}"
-        )
+        remedy = f"the largest mp is {peers + 1}" if peers >= 0 else f"it takes {degree - peers + needed}"
+        group = f"mp={devices} needs two peers for each GPU at least, but " if needed else ""
+        raise InfeasibleError(f"{group}degree {degree}{shared} leaves {peers}; {remedy}")
     return peers // 2
 
 
@@ -115,18 +126,16 @@ def check_reach(plan: Plan, reach_hops: int | None) -> None:
     block = place.reshape(-1, plan.block, plan.pp, plan.mp)
     exchanged = int(_around(block - block[:, :1], plan.gpus).max(initial=0))
     needed = max(group, stage, replica, exchanged)
-    if needed > reach_hops and plan.block > 1:
-        raise InfeasibleError(
-            f"mp={plan.mp}, cp={plan.cp}, ep={plan.ep}, dp={plan.dp}: on the ring the furthest replica that "
-            f"shares sequences or experts is {exchanged}, the next replica {replica} hops away, but "
-            f"reach_hops is {reach_hops}; it takes {needed}, or forwarding = true"
-        )
-    if needed > reach_hops:
-        raise InfeasibleError(
-            f"mp={plan.mp}, pp={plan.pp}, dp={plan.dp}: on the ring the next GPU of a group is {group}, of "
-            f"the next stage {stage}, of the next replica {replica} hops away, but reach_hops is "
-            f"{reach_hops}; it takes {needed}, or forwarding = true"
-        )
+    if needed <= reach_hops:
+        return
+    degrees = [f"{name}={getattr(plan, name)}" for name in ("mp", "cp", "ep", "pp", "dp")]
+    shown = [each for each in degrees if each[:2] in ("mp", "pp", "dp") or plan.block > 1]
+    shares = f", of the furthest that shares sequences or experts {exchanged}" if plan.block > 1 else ""
+    raise InfeasibleError(
+        f"{', '.join(shown)}: on the ring the next GPU of a group is {group}, of the next stage {stage}, of "
+        f"the next replica {replica}{shares} hops away, but reach_hops is {reach_hops}; it takes {needed}, "
+        "or forwarding = true"
+    )
 
 
 def _around(step: NDArray[np.int64], gpus: int) -> NDArray[np.int64]:

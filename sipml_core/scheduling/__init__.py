@@ -18,6 +18,7 @@ from sipml_core.scheduling.driver import (
 )
 from sipml_core.scheduling.driving import driven
 from sipml_core.scheduling.matrix import read_matrix, refuse_out_of_reach
+from sipml_core.scheduling.phases import PhasedCircuits
 from sipml_core.scheduling.portbound import port_bound
 from sipml_core.scheduling.relay import with_relays
 
@@ -25,6 +26,7 @@ __all__ = [
     "BYTES",
     "GATING",
     "DemandRule",
+    "PhasedCircuits",
     "ScheduledCircuits",
     "circuit_traffic",
     "crowded",

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+from collections.abc import Hashable
 from typing import TYPE_CHECKING
 
 import numpy as np
@@ -164,9 +165,14 @@ class ScheduledCircuits:
         other.network = network
         if estimator is not None:
             other.estimator = estimator
-            left = np.searchsorted(_circuit_keys(self.network), _circuit_keys(network))
+            left = left_circuits(self.network, network)
             other._gates, other._planned_for = self._gates[left], self._planned_for[left]
         return other
+
+    @property
+    def choice(self) -> Hashable:
+        """Return what tells these from other circuits of the same job."""
+        return self.rule
 
     def fewest_circuits(self) -> int:
         """Return the circuits of the pair that gets the fewest where all pairs ask for the same."""
@@ -230,6 +236,11 @@ class ScheduledCircuits:
 def _circuit_keys(network: Network) -> NDArray[np.int64]:
     """Return the pairs that circuits of a network join, as of a `PairIndex`, ascending. [circuits]"""
     return PairIndex(network.gpus).key(network.circuit_src, network.circuit_dst)
+
+
+def left_circuits(before: Network, network: Network) -> NDArray[np.intp]:
+    """Return where the circuits of a network stand in one that had these and others. [circuits]"""
+    return np.searchsorted(_circuit_keys(before), _circuit_keys(network))
 
 
 def moved_part(before: NDArray[np.float64], now: NDArray[np.float64]) -> float:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from functools import partial
 
 import numpy as np
@@ -18,6 +19,7 @@ from sipml_core.scheduling.driver import (
     refuse_unserved,
     unserved_pairs,
 )
+from sipml_core.scheduling.phases import PhasedCircuits, job_phases
 from sipml_core.scheduling.relay import with_packets, with_relays
 
 
@@ -30,6 +32,7 @@ def driven(
     rule: DemandRule = BYTES,
     gates: NDArray[np.int64] | None = None,
     replan_above: float = 0.0,
+    iteration: NDArray[np.int64] | None = None,
 ) -> tuple[Network, ScheduledCircuits]:
     """Return the network that the tasks use and who drives its circuits, planned for all of their traffic.
 
@@ -42,6 +45,9 @@ def driven(
         Of the tasks on the fabric.
     rule, gates, replan_above
         See `ScheduledCircuits`.
+    iteration
+        Of each transfer: circuits are planned for the phases of each; None, and where they are set once: they
+        are not. [transfers]
 
     Raises
     ------
@@ -56,7 +62,10 @@ def driven(
         return estimator.start_where(network, tasks, crowded=partial(crowded, scheduler, control, network))
 
     heavy = np.where(total_bytes >= control.packets_below_bytes, total_bytes, 0.0)
-    driver = ScheduledCircuits(
+    circuits: Callable[..., ScheduledCircuits] = ScheduledCircuits
+    if iteration is not None and control.interval_us is not None:
+        circuits = partial(PhasedCircuits, phases=job_phases(network, tasks, iteration))
+    driver = circuits(
         control=control,
         scheduler=scheduler,
         estimator=forecast(network),

@@ -23,7 +23,7 @@ from sipml_core.cases import (
     search_candidates,
     simulate_variants,
 )
-from sipml_core.errors import ConfigError, LimitError, SipmlError
+from sipml_core.errors import ConfigError, InfeasibleError, LimitError, SipmlError
 from sipml_core.executing import DIED, Executor, refuse_stranger
 from sipml_core.experiment import Experiment, Interconnect, Job, read_experiment, resolved_tables
 from sipml_core.model import CaseResult
@@ -125,8 +125,9 @@ class Worker:
         except LimitError:
             raise
         except ConfigError as error:
-            # A search that asks for what cannot be is refused; of many runs, the others stand.
-            if self.tried == "search":
+            # A search that asks for what cannot be is refused; of many runs, the others stand. That a model
+            # has too few ops for its stages is seen when it is cut: such a candidate cannot run.
+            if self.tried == "search" and not isinstance(error, InfeasibleError):
                 raise
             return outcome_of(error)
         except SipmlError as error:

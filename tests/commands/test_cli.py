@@ -600,10 +600,27 @@ def test_a_plugin_that_fails_to_load_is_a_warning(file, tmp_path):
     assert "is valid" in shown.stdout
 
 
-def test_the_examples_validate():
-    for example in sorted((Path(__file__).parents[2] / "examples").glob("*.toml")):
-        if example.name == "sweep.toml":
-            assert "is a sweep, not an experiment: python -m sipml_core sweep" in refused("validate", example)
-            continue
-        result = call("validate", example)
-        assert result.exit_code == 0, f"{example.name}: {result.stderr}"
+EXAMPLES = sorted((Path(__file__).parents[2] / "examples").glob("*.toml"))
+
+
+def gpus_of(example):
+    return tomllib.loads(example.read_text()).get("cluster", {}).get("gpus", 0)
+
+
+@pytest.mark.parametrize(
+    "example",
+    [
+        pytest.param(path, id=path.name, marks=[pytest.mark.slow] if gpus_of(path) > 64 else [])
+        for path in EXAMPLES
+        if path.name != "sweep.toml"
+    ],
+)
+def test_the_examples_validate(example):
+    """Those of large clusters are slow; they are run, too, with what they print, by examples/run_all.py."""
+    result = call("validate", example)
+    assert result.exit_code == 0, result.stderr
+
+
+def test_a_sweep_is_told_from_an_experiment():
+    (example,) = [path for path in EXAMPLES if path.name == "sweep.toml"]
+    assert "is a sweep, not an experiment: python -m sipml_core sweep" in refused("validate", example)

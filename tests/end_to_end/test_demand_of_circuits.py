@@ -39,8 +39,17 @@ def rule_of(case):
     return next((note for note in case.notes if note.startswith("circuits are planned")), "")
 
 
-@pytest.mark.parametrize("exchange", ["direct", "chain"])
-@pytest.mark.parametrize("network", [RING, OCS, ONE_SHOT], ids=["ring", "ocs", "one-shot"])
+@pytest.mark.parametrize(
+    ("network", "exchange"),
+    [
+        pytest.param(RING, "direct", id="ring-direct"),
+        pytest.param(OCS, "chain", id="ocs-chain"),
+        pytest.param(ONE_SHOT, "direct", id="one-shot-direct"),
+        pytest.param(RING, "chain", id="ring-chain", marks=pytest.mark.slow),
+        pytest.param(OCS, "direct", id="ocs-direct", marks=pytest.mark.slow),
+        pytest.param(ONE_SHOT, "chain", id="one-shot-chain", marks=pytest.mark.slow),
+    ],
+)
 def test_the_rule_that_is_kept_is_never_worse_than_bytes(run, network, exchange):
     """Bytes are among those that are tried; the row names the one that was kept."""
     by_bytes, kept = run(network, {**network, "demand": "auto"}, exchange=exchange)

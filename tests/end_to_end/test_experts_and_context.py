@@ -33,10 +33,13 @@ def run(tmp_path_factory):
     """run(model, gpus, options of the model, network, engine.fold, **plan): its row."""
     folder = tmp_path_factory.mktemp("models")
 
-    def simulate(model, gpus, *, topology="elect-flat", fold="auto", options=(), library="ideal", **plan):
+    def simulate(
+        model, gpus, *, topology="elect-flat", fold="auto", options=(), library="ideal", network=(), **plan
+    ):
         path = folder / f"{model['model_type']}.json"
         path.write_text(json.dumps(model))
         table = {"name": topology} | ({"server_gpus": 2} if topology == "elect-cluster" else {})
+        table |= dict(network)
         tables = {
             "title": "t",
             "cluster": {"gpus": gpus, "bandwidth_gbps": 100.0},
@@ -96,6 +99,49 @@ def test_rows_of_experts(run, gpus, mp, dp, ep, zero):
     assert alone.gradient_bytes - spread.gradient_bytes == pytest.approx(
         ring * (dp - 1) - ring * (dp / ep - 1)
     )
+
+
+@pytest.mark.parametrize("library", ["ideal", "nccl"])
+def test_gradients_that_switches_add_up_are_sent_once(run, library):
+    """M bytes a GPU in place of 2 M (n - 1) / n.
+
+    Of n = 4 that saves a third, of the n = 2 that have the same experts nothing. Cut along samples, two GPUs
+    of a group add up first, M bytes each, and send half of the sum: 3 / 2 M in place of 2 M 7 / 8.
+    """
+
+    def sent(gpus, name, **plan):
+        row = run(MIXTRAL, gpus, library=library, network={"switches_add": True}, all_reduce=name, **plan)
+        assert row.network_bytes == pytest.approx(row.gradient_bytes + row.expert_bytes, rel=1e-12)
+        return row.gradient_bytes
+
+    ring, added = (sent(4, name, dp=4) for name in ("flat", "in-switch"))
+    assert added == pytest.approx(ring * 2 / 3, rel=1e-12)
+    spread, spread_added = (sent(4, name, dp=4, ep=2) for name in ("flat", "in-switch"))
+    experts = 4 * LAYERS * EXPERTS * 3 * HIDDEN * INNER * 2
+    assert (ring - added) - (spread - spread_added) == pytest.approx(experts / 2, rel=1e-12)
+    twice, twice_added = (sent(8, name, mp=2, dp=4, layout="sample") for name in ("flat", "in-switch"))
+    assert twice_added == pytest.approx(twice * 6 / 7, rel=1e-12)
+
+
+@pytest.mark.parametrize("topology", ["hybrid", "sip-ocs-clos"])
+def test_circuits_are_planned_for_what_a_library_sends(run, topology):
+    """Bytes on the wire, whether all replicas are simulated or the first for all."""
+    plan = {"topology": topology, "library": "nccl", "pp": 4, "dp": 4, "micro_batch": 2}
+    folded, full = (run(LLAMA, 16, fold=fold, **plan) for fold in ("require", "never"))
+    assert folded.iteration_us == pytest.approx(full.iteration_us, rel=1e-9)
+
+
+@pytest.mark.parametrize(("zero", "times"), [(1, 1.0), (2, 1.5)])
+def test_states_of_experts_that_several_devices_have(run, zero, times):
+    """Cut along samples, both GPUs of a group have all parameters and sum them with the replicas'.
+
+    Sharing states sends as much as an all-reduce; with gradients shared over m = 2 micro-batches (m + 1) / 2
+    times as much.
+    """
+    plan = {"mp": 2, "dp": 4, "ep": 2, "layout": "sample", "micro_batch": 3}
+    whole, shared = (run(MIXTRAL, 8, zero=level, **plan) for level in (0, zero))
+    assert whole.gradient_bytes > 0
+    assert shared.gradient_bytes == pytest.approx(times * whole.gradient_bytes, rel=1e-12)
 
 
 @pytest.mark.parametrize(

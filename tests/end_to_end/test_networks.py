@@ -83,7 +83,7 @@ def test_bytes_are_conserved_and_no_link_is_over_full(timeline_of, name, seed):
 
 
 @pytest.mark.parametrize("name", ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"])
-@pytest.mark.parametrize("gpus", [*range(2, 10), 12, 24, 64])
+@pytest.mark.parametrize("gpus", [2, 3, 7, 8, 24, 64])
 def test_an_all_reduce_is_never_below_its_bound(timeline_of, name, gpus):
     """2 (n - 1) / n S / B (Patarasuk and Yuan 2009)."""
     size_bytes, bandwidth_gbps = 8e6, 800

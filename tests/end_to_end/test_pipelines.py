@@ -40,7 +40,13 @@ def run(registry, tables, **engine):
 
 
 @pytest.mark.parametrize("topology", [FLAT, CLUSTER, OCS], ids=lambda t: t["name"])
-@pytest.mark.parametrize("order", list(itertools.permutations(("mp", "pp", "dp"))), ids="-".join)
+@pytest.mark.parametrize(
+    "order",
+    [
+        pytest.param(order, id="-".join(order), marks=[] if number % 2 else [pytest.mark.slow])
+        for number, order in enumerate(itertools.permutations(("mp", "pp", "dp")))
+    ],
+)
 @pytest.mark.parametrize(
     "plan", [{}, {"zero": 3}, {"schedule": "zb-h1", "zero": 1, "recompute": "full", "iterations": 2}]
 )
@@ -72,7 +78,9 @@ def test_folded_equals_full(registry, topology, order, plan):
 @pytest.mark.parametrize(
     ("schedule", "chunks"), [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zb-h1", 1)], ids=str
 )
-@pytest.mark.parametrize("n", [2, 3, 7, 24])
+@pytest.mark.parametrize(
+    "n", [2, pytest.param(3, marks=pytest.mark.slow), 7, pytest.param(24, marks=pytest.mark.slow)]
+)
 def test_every_schedule_ends_on_every_network(registry, topology, schedule, chunks, n):
     """n replicas of 4 stages; a micro-batch goes once through each, whatever carries it."""
     row = run(

@@ -287,3 +287,16 @@ def test_the_whole_plan_finds_what_trying_everything_finds(registry):
     assert any("does not fit" in row.reason for row in whole.rows)
     (table,) = winners_tables(whole)
     assert "%" in next(iter(table.columns[-1].cells)).plain
+
+
+def test_plans_of_more_stages_than_the_model_has_are_candidates_that_cannot_run(registry):
+    """Two ops on two GPUs make two stages; a search that tries four goes on without them."""
+    layers = [{"kind": "dense", "features": 8, "residual": False}]
+    workload = {"name": "layers", "classes": 4, "features": 8, "layers": layers}
+    result = found(
+        registry, gpus=2, workload=workload, global_batches=[4], mp=[1], pp=[1, 2], micro_batches=[1],
+        schedules=["1f1b", "interleaved"], max_bubble=1.0,
+    )  # fmt: skip
+    reasons = {row.reason for row in result.rows if row.schedule == "interleaved"}
+    assert any("stages at most, got 4; lower pp or chunks" in reason for reason in reasons), reasons
+    assert result.best

@@ -1,6 +1,7 @@
 """The layout of the core: data flows one way, and each room shows one face to the others."""
 
 import ast
+import configparser
 import importlib
 from pathlib import Path
 
@@ -186,3 +187,14 @@ def test_only_the_kernel_imports_the_extension():
         if path.name != "kernel.py":
             for parts, names in imported(path):
                 assert "_engine" not in (*parts, *names), path
+
+
+def test_every_room_is_installed():
+    """`packages` of setup.cfg names all folders with Python in them: an editable install would not notice."""
+    config = configparser.ConfigParser()
+    config.read(ROOT.parent / "setup.cfg")
+    packages = set(config["options"]["packages"].split())
+    folders = {path.parent for top in ("sipml_core", "hwsim") for path in (ROOT.parent / top).rglob("*.py")}
+    folders |= {path.parent for path in (ROOT.parent / "plugins").rglob("*.py")}
+    found = {".".join(path.relative_to(ROOT.parent).parts).removeprefix("plugins.") for path in folders}
+    assert found == packages

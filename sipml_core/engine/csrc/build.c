@@ -161,7 +161,7 @@ static int take_memory(engine *run)
     int64_t crossings = n->pair_start[n->pairs], circuits = n->links - n->first_circuit, gpus = run->graph.gpus;
 #define TAKE(where, count) take(run, &run->where, count, sizeof *run->where)
     return TAKE(waits, run->nodes) && TAKE(child, run->nodes) && TAKE(sibling, run->nodes) &&
-           TAKE(marked, run->graph.tasks) && TAKE(gpus, gpus) && TAKE(touched, gpus) &&
+           TAKE(marked, run->graph.tasks) && TAKE(awaited, run->nodes) && TAKE(gpus, gpus) && TAKE(touched, gpus) &&
            TAKE(pairs, n->pairs) && TAKE(links, n->links) && TAKE(capacity, n->links) && TAKE(bytes, n->links) &&
            TAKE(crossings, crossings) && TAKE(weights, crossings) && TAKE(holder, n->pairs) &&
            TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&

@@ -109,6 +109,10 @@ static void finish(engine *run, int32_t node)
         run->out.end_us[node] = run->now;
         run->ended++;
         fire_marks(run, node);
+        if (run->awaited[node]) {
+            run->awaited[node] = 0;
+            run->reached = --run->awaiting == 0;
+        }
         for (int64_t k = g->succ_start[node]; k < g->succ_start[node + 1]; k++) {
             int32_t next = g->successors[k];
             if (--run->waits[next] > 0)
@@ -302,6 +306,10 @@ int engine_run(engine *run, double until_us, int64_t max_events)
         double next = next_event(run);
         if (run->ended == run->nodes)
             return ENGINE_DONE;
+        if (run->reached) {
+            run->reached = 0;
+            return ENGINE_REACHED;
+        }
         if (isinf(next) && isinf(until_us))
             return ENGINE_STALLED;
         if (next > limit) {
@@ -312,6 +320,24 @@ int engine_run(engine *run, double until_us, int64_t max_events)
             return ENGINE_BUDGET;
         instant(run, next < until_us ? next : until_us);
     }
+}
+
+int engine_await(engine *run, int64_t count, const int32_t *nodes)
+{
+    if (!run || (count > 0 && !nodes))
+        return ENGINE_E_NULL;
+    for (int64_t i = 0; i < count; i++)
+        if (nodes[i] < 0 || nodes[i] >= run->nodes)
+            return ENGINE_E_INDEX;
+    memset(run->awaited, 0, (size_t)run->nodes * sizeof *run->awaited);
+    run->awaiting = 0;
+    for (int64_t i = 0; i < count; i++)
+        if (isnan(run->out.end_us[nodes[i]]) && !run->awaited[nodes[i]]) {
+            run->awaited[nodes[i]] = 1;
+            run->awaiting++;
+        }
+    run->reached = count > 0 && run->awaiting == 0;
+    return 0;
 }
 
 int engine_set_capacity(engine *run, int64_t count, const int32_t *link_ids, const double *gbps)

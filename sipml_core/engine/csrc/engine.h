@@ -26,7 +26,8 @@ enum engine_state {
     ENGINE_DONE = 0,   /* every node has ended; the time is that of the last event */
     ENGINE_PAUSED = 1, /* the time asked for is reached */
     ENGINE_BUDGET = 2, /* the number of events asked for is reached */
-    ENGINE_STALLED = 3 /* nodes remain and nothing will ever happen by itself */
+    ENGINE_STALLED = 3, /* nodes remain and nothing will ever happen by itself */
+    ENGINE_REACHED = 4 /* the last of the nodes of engine_await has ended */
 };
 
 enum engine_error {
@@ -108,6 +109,10 @@ void engine_free(engine *run);
 /* Go on until every node has ended, until_us is passed (events at until_us included), or max_events more events
  * have happened. until_us may be infinite; only then can the answer be ENGINE_STALLED. */
 int engine_run(engine *run, double until_us, int64_t max_events);
+
+/* Make engine_run come back, with ENGINE_REACHED and once, at the end of the instant in which the last of `count` nodes
+ * ends: at once if all have. It replaces the nodes of the call before; none: it comes back for nothing. */
+int engine_await(engine *run, int64_t count, const int32_t *nodes);
 
 /* Give `count` links new capacities, now. */
 int engine_set_capacity(engine *run, int64_t count, const int32_t *link, const double *gbps);

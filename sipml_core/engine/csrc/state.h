@@ -136,11 +136,14 @@ struct engine {
     int64_t ended;
     int64_t nodes;
     int64_t queues;
+    int64_t awaiting; /* nodes that are awaited and have not ended */
+    int reached;      /* the last of them has, and engine_run has not yet come back for it */
 
     int32_t *waits;   /* [nodes] */
     int32_t *child;   /* [nodes] pairing heaps of ready tasks and queued transfers */
     int32_t *sibling; /* [nodes] */
     uint8_t *marked;  /* [tasks] */
+    uint8_t *awaited; /* [nodes] engine_run comes back when the last of them has ended */
     uint8_t *touched; /* [gpus] on the list of GPUs that may begin a task */
     gpu *gpus;
     pair *pairs;

@@ -211,5 +211,5 @@ def test_stages_divide_the_gpus_that_degrees_are_of(job):
     staged = job(gpus=8, pp=2, global_batch=16)
     assert {(c.mp, c.dp) for c in search_candidates(staged, 8)} == {(1, 4), (2, 2), (4, 1)}
     assert {c.plan.pp for c in run_candidates(staged, 8) if c.plan} == {2}
-    with pytest.raises(ConfigError, match="pp must divide 9 GPUs, got 2"):
+    with pytest.raises(ConfigError, match="pp must divide 9 GPUs, got 2; nearest: 1 or 3"):
         search_candidates(staged, 9)

@@ -52,5 +52,5 @@ def test_reading_an_experiment_loads_no_simulator_with_all_plugins(tmp_path):
 
 
 def test_without_circuit_plugins_reading_loads_no_compiled_kernel(tmp_path):
-    modules = modules_after_reading(tmp_path, "sip-ring", "sip-ocs")
+    modules = modules_after_reading(tmp_path, "sip-ring", "sip-ocs", "photonic", "torus")
     assert not {*HEAVY, "sipml_core.scheduling", "_cffi_backend"} & modules

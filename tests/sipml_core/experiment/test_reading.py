@@ -236,3 +236,16 @@ def test_a_key_in_the_wrong_section_is_told_the_right_one(tables, path, home):
     key = path.rpartition(".")[2]
     with pytest.raises(ConfigError, match=rf"^{path} is not a known key; {key} belongs in \[{home}\]$"):
         read(**tables)
+
+
+def test_what_a_component_refuses_is_named_with_its_table(registry):
+    """Its own message begins with the option; of several workloads the reader sees which."""
+    bert = {"name": "bert-large", "label": "long", "sequence": 4096}
+    with pytest.raises(ConfigError, match=r"^workload\[1\]\.sequence must be at most the 512 tokens"):
+        read_experiment(
+            {
+                "title": "t", "cluster": {"gpus": 2, "bandwidth_gbps": 1.0},
+                "workload": [{"name": "bert-large"}, bert], "topology": [{"name": "elect-flat"}],
+            },
+            registry,
+        )  # fmt: skip

@@ -64,9 +64,13 @@ def test_tensor_parallelism_without_sequences_has_nothing_to_gather_again():
 
 
 @pytest.mark.parametrize("pp", [1, 2])
-def test_gathers_of_the_backward_pass_begin_in_it(pp):
-    """A task that sends again starts after the pass before in the list of its stage, on all its devices."""
-    plan = plan_of(2, 4, pp=pp, micro_batch=1, keep_gathered=False)
+@pytest.mark.parametrize("schedule", ["1f1b", "zb-h1"])
+def test_gathers_of_the_backward_pass_begin_in_it(pp, schedule):
+    """A task that sends again starts after the pass before in the list of its stage, on all its devices.
+
+    It waits for no gradients of parameters that are made in a later pass: the iteration would not end.
+    """
+    plan = plan_of(2, 4, pp=pp, micro_batch=1, keep_gathered=False, schedule=schedule)
     job = lowered(plan, layout="tensor")
     group, passes = job.template.group, job.template.passes
     timeline, nodes = run_iteration(job, gbps=5.0)

@@ -55,6 +55,14 @@ def test_a_long_chain_with_a_skip():
     assert minimise([], {}) == []
 
 
+def test_a_hundred_neighbours_without_a_choice():
+    """What has one choice needs no axis: more neighbours than an array has axes (64), each with a say."""
+    single = [np.array([2.5, 0.0]), *(np.array([1.0]) for _ in range(100))]
+    each = np.array([[0.0], [0.02]])
+    assert minimise(single, {(0, other): each for other in range(1, 101)}) == [1] + [0] * 100
+    assert minimise(single, {(0, other): 2 * each for other in range(1, 101)}) == [0] + [0] * 100
+
+
 def test_equal_choices_go_to_the_first():
     """Deterministic ties."""
     assert minimise([np.zeros(3), np.zeros(2)], {(0, 1): np.zeros((3, 2))}) == [0, 0]

@@ -66,6 +66,25 @@ def test_impossible_groups_are_refused(devices, dp, degree, reach, message):
         placement_limits(devices, dp, degree, reach)
 
 
+@pytest.mark.parametrize(
+    ("devices", "degree", "message"),
+    [
+        (1, 5, "^degree 5, 1 of it for the ring of dp=4 replicas and 2 for .* stages and 3 for replicas that"
+         " share experts or sequences, leaves -1; it takes 6$"),
+        (2, 5, "^mp=2 needs .* leaves -1; it takes 7$"),
+        (4, 5, "^mp=4 needs two peers for each GPU at least, but degree 5.* leaves -1; it takes 8$"),
+        (4, 7, "leaves 1; the largest mp is 2"),
+    ],
+)  # fmt: skip
+def test_a_refusal_says_who_the_peers_are(devices, degree, message):
+    """1 + 2 + 3 peers outside the group, and in it none for one GPU, one for two, else two."""
+    with pytest.raises(InfeasibleError, match=message):
+        placement_limits(devices, 4, degree, ring_peers=1, stage_peers=2, block_peers=3)
+    assert placement_limits(1, 4, 6, ring_peers=1, stage_peers=2, block_peers=3).range_hops is None
+    assert placement_limits(2, 4, 7, ring_peers=1, stage_peers=2, block_peers=3).range_hops is None
+    assert placement_limits(4, 4, 8, ring_peers=1, stage_peers=2, block_peers=3).range_hops == 1
+
+
 def test_numbers_below_one_are_refused():
     """A degree of 0 is no network."""
     with pytest.raises(ConfigError, match="degree must be at least 1, got 0"):

@@ -231,6 +231,29 @@ static void test_what_the_watch_sees(void)
     EXPECT(engine_watch(NULL) == ENGINE_E_NULL);
 }
 
+/* The run comes back in the instant in which the last of three nodes ends, and goes on to the end. */
+static void test_a_run_comes_back_for_nodes(void)
+{
+    static job j;
+    engine *run = NULL;
+    const int32_t nodes[] = {0, 3, 0, 7};
+    make_job(&j, 1);
+    EXPECT(engine_new(&j.graph, &j.network, &j.output, 0, &run) == 0);
+    EXPECT(engine_await(run, 4, nodes) == 0);
+    EXPECT(engine_run(run, INFINITY, 1 << 30) == ENGINE_REACHED);
+    double last = 0;
+    for (int k = 0; k < 4; k++)
+        last = fmax(last, j.output.end_us[nodes[k]]);
+    EXPECT(engine_now_us(run) == last);
+    EXPECT(engine_await(run, 1, nodes) == 0);
+    EXPECT(engine_run(run, INFINITY, 1 << 30) == ENGINE_REACHED);
+    EXPECT(engine_await(run, 1, nodes) == 0);
+    EXPECT(engine_await(run, 0, NULL) == 0);
+    EXPECT(engine_run(run, INFINITY, 1 << 30) == ENGINE_DONE);
+    expect_complete(&j, run);
+    engine_free(run);
+}
+
 static int try_new(job *j, int queue)
 {
     engine *run = NULL;
@@ -294,6 +317,9 @@ static void test_refusals_of_a_run(void)
     EXPECT(engine_run(run, NAN, 1) == ENGINE_E_VALUE);
     EXPECT(engine_set_capacity(run, 1, &id, &gbps) == ENGINE_E_INDEX);
     EXPECT(engine_set_capacity(run, 1, NULL, &gbps) == ENGINE_E_NULL);
+    id = (int32_t)(j.graph.tasks + j.graph.transfers);
+    EXPECT(engine_await(run, 1, &id) == ENGINE_E_INDEX);
+    EXPECT(engine_await(run, 1, NULL) == ENGINE_E_NULL);
     id = 0;
     gbps = -1;
     EXPECT(engine_set_capacity(run, 1, &id, &gbps) == ENGINE_E_VALUE);
@@ -321,6 +347,7 @@ int main(void)
     test_runs();
     test_capacities_that_change();
     test_what_the_watch_sees();
+    test_a_run_comes_back_for_nodes();
     test_refusals();
     test_refusals_of_a_run();
     test_critical_path();

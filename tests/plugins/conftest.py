@@ -1,4 +1,4 @@
-"""Fabrics of this package by name, what a pair crosses, and how long transfers take."""
+"""Fabrics of bundled plugins by name, what a pair crosses, and how long transfers take."""
 
 import numpy as np
 import pytest
@@ -32,12 +32,13 @@ def crossed():
 
 
 @pytest.fixture(scope="session")
-def time_us():
-    """time_us(fabric, {(src, dst): bytes}): until the last byte has arrived."""
+def time_us(registry):
+    """time_us(fabric, {(src, dst): bytes}, scheduler=None): until the last byte has arrived."""
 
-    def run(fabric, sizes):
+    def run(fabric, sizes, scheduler=None):
         src, dst = np.array(list(sizes), np.int32).T
         tasks = transfers_only(fabric.gpus, src, dst, np.array(list(sizes.values()), float))
-        return run_transfers(fabric, None, tasks)[1].total_us
+        kind = registry.find("scheduler", scheduler) if scheduler else None
+        return run_transfers(fabric, kind and kind(kind.Options()), tasks)[1].total_us
 
     return run

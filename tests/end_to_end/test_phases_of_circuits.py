@@ -1,0 +1,114 @@
+"""Circuits of whole jobs that are planned between phases: `replan = "phase"`."""
+
+import pytest
+
+from sipml_core.cases import run_experiment
+from sipml_core.errors import ConfigError
+from sipml_core.experiment import read_experiment, resolved_tables
+
+#: Where decisions are rare, and an iteration takes tens of milliseconds.
+OCS = {"name": "sip-ocs", "switches": 4, "interval_us": 5000, "reconfiguration_us": 1000}
+ONCE = {"name": "sip-ocs", "switches": 4}
+RING = {"name": "sip-ring", "reach_hops": 6}
+PHASE = "circuits are planned at the ends of phases of the job"
+
+
+def tables(topologies, engine=None, **plan):
+    """Half a GPT on 16 GPUs at 250 Gbps: two stages of two GPUs, four replicas, eight micro-batches each."""
+    usual = {"mp": 2, "pp": 2, "global_batch": 64, "micro_batch": 2, "exchange": "direct"}
+    return {
+        "title": "phases",
+        "cluster": {"gpus": 16, "bandwidth_gbps": 250},
+        "workload": {"name": "gpt", "layers": 6},
+        "plan": {**usual, **plan},
+        "topology": [{**table, "label": str(k)} for k, table in enumerate(topologies)],
+        "engine": engine or {},
+    }
+
+
+@pytest.fixture
+def run(registry):
+    def rows(*topologies, details=False, **plan):
+        read = read_experiment(tables(topologies, **plan), registry)
+        result = run_experiment(read, details=details)
+        assert all(case.ran for case in result.cases), [case.reason for case in result.cases]
+        return result if details else result.cases
+
+    return rows
+
+
+def phased(table):
+    return {**table, "replan": "phase"}
+
+
+def test_phases_are_no_slower_than_circuits_set_once(run):
+    """Activations and gradients use different pairs: two plans gain more than a fifth here, over one and over
+    one for every 5 ms; all send the same."""
+    once, interval, phase = run(ONCE, OCS, phased(OCS))
+    assert phase.iteration_us < 0.8 * min(once.iteration_us, interval.iteration_us)
+    assert (once.decisions, phase.decisions) == (1, 2)
+    assert phase.network_bytes == pytest.approx(once.network_bytes)
+    assert PHASE in phase.notes
+    assert not any("phase" in note for note in (*once.notes, *interval.notes))
+
+
+def test_phases_come_in_each_iteration(run):
+    """Two iterations change circuits three times; each takes no longer than one alone and a change."""
+    (one,), (two,) = run(phased(OCS)), run(phased(OCS), iterations=2)
+    assert two.decisions == 4
+    assert two.iteration_us == pytest.approx(one.iteration_us, rel=0.05)
+
+
+def test_slow_switches_are_set_once(run):
+    """A change of 50 ms is not worth it; the row is that of circuits that are set once."""
+    once, slow = run(ONCE, phased({**OCS, "interval_us": 100_000, "reconfiguration_us": 50_000}))
+    assert slow.iteration_us == once.iteration_us
+    assert slow.decisions == 1
+    assert any(note.startswith("circuits are set once: by estimate transfers of an") for note in slow.notes)
+
+
+@pytest.mark.parametrize("plan", [{"zero": 3, "pp": 1}, {"mp": 1, "pp": 4}], ids=["zero", "stages"])
+@pytest.mark.parametrize("network", [OCS, RING], ids=["ocs", "ring"])
+def test_everything_is_served(run, network, plan):
+    """Parameters that are gathered count as gradients, and passes wait for them."""
+    interval, phase = run(network, phased(network), **plan)
+    assert phase.network_bytes == pytest.approx(interval.network_bytes)
+    assert phase.decisions < interval.decisions
+
+
+def test_details_have_the_decisions(run):
+    """One at the start, one when the first gradients are ready, dark for 1 ms."""
+    (details,) = run(phased(OCS), details=True).recorded
+    first, second = details.record.decisions
+    assert first.at_us == 0.0 < second.at_us
+    assert set(second.dark_us) == {0.0, 1000.0}
+
+
+def test_where_there_is_nothing_to_replan_the_row_says_so(run):
+    once, flat = run(phased(ONCE), {"name": "elect-flat", "replan": "phase"})
+    assert "replan 'phase' is not used: circuits are set once; give interval_us" in once.notes
+    assert "replan 'phase' is not used: there are no circuits" in flat.notes
+
+
+def test_an_estimator_is_not_asked(run):
+    (case,) = run(phased({**OCS, "estimator": "backlog"}))
+    why = "circuits are planned for the traffic of each phase"
+    assert f"estimator 'backlog' is not used: {why}" in case.notes
+
+
+def test_all_groups_are_simulated(run, registry):
+    """A ring stands for more of itself; phases are of the whole job."""
+    folded, whole = run(RING, phased(RING), pp=1)
+    assert any(note.startswith("simulated ") for note in folded.notes)
+    assert not any(note.startswith("simulated ") for note in whole.notes)
+    read = read_experiment(tables([phased(RING)], {"fold": "require"}, pp=1), registry)
+    with pytest.raises(ConfigError, match="planned again when a phase of the whole job has ended"):
+        run_experiment(read)
+
+
+def test_the_key_is_checked_and_kept(registry):
+    usual, chosen = resolved_tables(read_experiment(tables([OCS, phased(OCS)]), registry))["topology"]
+    assert "replan" not in usual
+    assert chosen["replan"] == "phase"
+    with pytest.raises(ConfigError, match=r"topology\.replan must be one of interval, phase, got 'phases'"):
+        read_experiment(tables([{**OCS, "replan": "phases"}]), registry)
