@@ -13,6 +13,8 @@ import pytest
 from sipml_core.plugin import load
 
 os.environ.setdefault("MPLBACKEND", "Agg")
+# Worker processes of pytest are told the width of the terminal that it was started in.
+os.environ.pop("COLUMNS", None)
 
 # Results that tests keep are found by no other session; matplotlib's list of fonts stays where it is.
 _STORE = tempfile.TemporaryDirectory(prefix="sipml-store-")

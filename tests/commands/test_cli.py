@@ -127,7 +127,8 @@ def test_a_store_that_cannot_be_written_is_refused(file, tmp_path):
     (tmp_path / "file").write_text("")
     for command in ("run", "sweep", "search"):
         said = refused(command, file, "--store", tmp_path / "file" / "store", "--out", tmp_path / "out")
-        assert said.startswith(f"sipml: cannot write to the store {tmp_path}/file/store: Not a directory")
+        assert said.startswith("sipml: cannot write to the store ")
+        assert "/file/store: Not a directory; choose another with --store" in said
 
 
 @pytest.mark.parametrize(

@@ -75,6 +75,7 @@ def test_where_circuits_are_few_bytes_decide(run):
     assert rule_of(gating).endswith("by bytes: too few to give every pair of the job two at once")
 
 
+@pytest.mark.slow
 def test_of_several_iterations_one_chooses_the_rule(run):
     """The rule of one iteration is that of two."""
     auto = {**RING, "demand": "auto"}
@@ -87,6 +88,7 @@ def test_a_network_without_circuits_has_nothing_to_plan(run):
     assert "demand 'gating' is not used: there are no circuits" in case.notes
 
 
+@pytest.mark.slow
 def test_an_oracle_is_hardly_ever_slower_than_a_window(run):
     """It may be 2 % slower, where runs that share circuits in turns differ by as much at the least change. On
     5 wavelengths overdue arrivals once made it 2.2 times as slow; at mp 4 it gains a tenth."""

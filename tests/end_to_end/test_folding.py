@@ -89,7 +89,7 @@ RING = {"name": "sip-ring", "reach_hops": 4}
 
 
 @pytest.mark.parametrize(("mp", "dp", "groups"), [(1, 12, 4), (2, 8, 2), (4, 4, 1), (2, 6, 2), (3, 6, 2)])
-@pytest.mark.parametrize("bandwidth_gbps", [75, 200, 1600])
+@pytest.mark.parametrize("bandwidth_gbps", [75, pytest.param(200, marks=pytest.mark.slow), 1600])
 def test_circuits_replanned_for_all_groups_alike(registry, mp, dp, groups, bandwidth_gbps):
     """The least groups that no circuit outreaches: 4 GPUs, or 6. With 3 wavelengths pairs take turns."""
     cluster = {"bandwidth_gbps": bandwidth_gbps}
@@ -102,7 +102,11 @@ def test_circuits_replanned_for_all_groups_alike(registry, mp, dp, groups, bandw
 ])  # fmt: skip
 @pytest.mark.parametrize(
     "plan",
-    [{"ring_steps": "explicit"}, {"iterations": 2, "counter_rotating": True}, {"exchange": "direct"}],
+    [
+        pytest.param({"ring_steps": "explicit"}, marks=pytest.mark.slow),
+        {"iterations": 2, "counter_rotating": True},
+        {"exchange": "direct"},
+    ],
 )
 def test_whatever_replanned_circuits_do(registry, change, plan):
     assert_same(registry, tables({**RING, **change}, mp=4, dp=4, **plan), 1)

@@ -174,8 +174,8 @@ def test_named_points_are_rows_and_are_not_joined(registry, monkeypatch, tmp_pat
     points = (Point(x=2, set=(), label="second"), Point(x=1, set=(), label="first"))
     finding = carried_out(registry, monkeypatch, small_study(point=points, figure=FigureTable()))
     (table,) = finding_tables(finding)
-    assert [column.header for column in table.columns[1:]] == [s.label for s in finding.study.series]
-    assert list(table.columns[0].cells) == ["first", "second"]
+    assert [str(column.header) for column in table.columns[1:]] == [s.label for s in finding.study.series]
+    assert [str(cell) for cell in table.columns[0].cells] == ["first", "second"]
     panel = draw(finding).axes[0]
     assert [tick.get_text() for tick in panel.get_xticklabels()] == ["first", "second"]
     assert {line.get_linestyle() for line in panel.get_lines()} == {"None"}

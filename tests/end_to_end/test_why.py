@@ -146,4 +146,4 @@ def test_the_command_explains_a_file_and_the_folder_of_its_result(file, tmp_path
     assert again.stdout == of_folder.stdout
     refused = call("explain", tmp_path, "--topology", "moon")
     assert refused.exit_code == 2
-    assert "moon did not run" in refused.stderr
+    assert "no case of moon that ran and whose links are shared; there is: " in refused.stderr

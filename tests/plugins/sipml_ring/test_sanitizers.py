@@ -12,10 +12,10 @@ TESTS = Path(__file__).parent / "c"
 @pytest.mark.parametrize(
     ("name", "arguments"),
     [
-        pytest.param("test_ring", [], id="continuous"),
+        pytest.param("test_ring", [], id="continuous", marks=pytest.mark.slow),
         pytest.param("test_ring", ["converted"], id="converted"),
-        pytest.param("test_refusals", [], id="refusals"),
-        pytest.param("test_cut", [], id="cut"),
+        pytest.param("test_refusals", [], id="refusals", marks=pytest.mark.slow),
+        pytest.param("test_cut", [], id="cut", marks=pytest.mark.slow),
         pytest.param("fuzz_ring", [], id="fuzz"),
     ],
 )

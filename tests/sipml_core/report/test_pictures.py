@@ -206,5 +206,7 @@ class TestRepeating:
             search_rows(tmp_path)
 
     def test_a_case_that_is_not_there_is_named_with_those_that_are(self, result):
-        with pytest.raises(ConfigError, match=r"moon did not run.*gpt on elect-flat; gpt on sip-ring"):
+        with pytest.raises(
+            ConfigError, match=r"no case of moon that ran .*; there is: gpt on elect-flat; gpt on sip-ring"
+        ):
             chosen_cases(result, None, "moon")

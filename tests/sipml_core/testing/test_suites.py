@@ -390,6 +390,7 @@ class Outside(OneDevice):
         return np.full(graph.subops, limits.devices)
 
 
+@pytest.mark.slow
 def test_a_sound_placer_passes():
     for check in all_laws(suite_of(PlacerConformance, placer=OneDevice)):
         check()
