@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import re
 from collections.abc import Iterator, Mapping, Sequence
+from functools import cached_property
 from pathlib import Path
 from typing import Any
 
@@ -84,7 +85,7 @@ class Sweep:
     figure: FigureTable | None = option(None, doc="what is drawn; none: nothing")
 
     def __attrs_post_init__(self) -> None:
-        known = {key for factor in self.factors() for values, _ in factor for key in values}
+        known = self.axis_values
         x = self.figure.x if self.figure else ""
         for where, key in [("figure.x", x), *(("quick", key) for key in self.quick)]:
             if key and key not in known:
@@ -100,10 +101,23 @@ class Sweep:
 
     def factors(self, quick: bool = False) -> list[list[Choice]]:
         """Return what is combined; see `factors_of`."""
-        factors = factors_of(self.axes, self.zip, self.point)
-        return (
-            [[choice for choice in factor if self._taken(choice)] for factor in factors] if quick else factors
-        )
+        if not quick:
+            return self._all_factors
+        return [[choice for choice in factor if self._taken(choice)] for factor in self._all_factors]
+
+    @cached_property
+    def _all_factors(self) -> list[list[Choice]]:
+        return factors_of(self.axes, self.zip, self.point)
+
+    @cached_property
+    def axis_values(self) -> Mapping[str, list[Any]]:
+        """The values of each axis, those of zips too, in order."""
+        found: dict[str, list[Any]] = {}
+        for factor in self._all_factors:
+            for values, _ in factor:
+                for key, value in values.items():
+                    found.setdefault(key, []).append(value)
+        return found
 
     def _taken(self, choice: Choice) -> bool:
         values, point = choice
@@ -151,8 +165,7 @@ class Sweep:
         """Return the key of the axis that is drawn along, empty if there is none."""
         if self.figure and self.figure.x:
             return self.figure.x
-        keys = (key for factor in self.factors() for values, _ in factor for key in values)
-        return next(keys, "")
+        return next(iter(self.axis_values), "")
 
     def place(self, point: SweepPoint, options: Mapping[str, Any]) -> tuple[float, str]:
         """Return the place of a point on the axis, and the name that stands there where it is no number.
@@ -170,8 +183,7 @@ class Sweep:
         for value in (point.values[key], options.get(key)):
             if isinstance(value, (int, float)) and not isinstance(value, bool):
                 return float(value), ""
-        others = [values[key] for factor in self.factors() for values, _ in factor if key in values]
-        return float(others.index(point.values[key])), str(plain(point.values[key]))
+        return float(self.axis_values[key].index(point.values[key])), str(plain(point.values[key]))
 
 
 def read_sweep(source: str | os.PathLike[str] | Mapping[str, Any]) -> Sweep:

@@ -179,11 +179,10 @@ def _series(sweep: Sweep, point: SweepPoint, row: CaseResult | SearchRow) -> str
 
 def _line(sweep: Sweep, point: SweepPoint, name: str) -> str:
     """Return the name of a line with the values of the axes that are not drawn along: each has its line."""
-    counts = {key: len(factor) for factor in sweep.factors() for values, _ in factor for key in values}
     others = [
         f"{key.rpartition('.')[2]} {value}"
         for key, value in point.columns().items()
-        if key != sweep.x_key() and counts.get(key, 1) > 1 and not _follows(sweep, key)
+        if key != sweep.x_key() and len(sweep.axis_values.get(key, ())) > 1 and not _follows(sweep, key)
     ]
     return ", ".join([name, *others])
 
