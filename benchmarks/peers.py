@@ -89,7 +89,7 @@ def main() -> None:
         return
     jobs = {f"ring-{n}": [sys.executable, __file__, "--ring", str(n)] for n in (64, 1024, 2048)}
     jobs |= {
-        f"resnet-1024-{fold}": [sys.executable, "-m", "sipml_core", "run", f"{fold}.toml"]
+        f"resnet-1024-{fold}": [sys.executable, "-m", "sipml_core", "run", f"{fold}.toml", "--no-store"]
         for fold in ("never", "auto")
     }
     jobs = {name: command for name, command in jobs.items() if int(name.split("-")[1]) <= asked.largest}

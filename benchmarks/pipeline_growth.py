@@ -32,7 +32,7 @@ def measured(changes: list[str], gpus: int, batch: int) -> tuple[float, float]:
     sets = [*changes, f"cluster.gpus={gpus}", f"plan.global_batch={batch}", "topology=[{name='elect-flat'}]"]
     options = [part for change in sets for part in ("--set", change)]
     with tempfile.TemporaryDirectory() as folder:
-        command = [sys.executable, "-m", "sipml_core", "run", str(EXAMPLE), *options]
+        command = [sys.executable, "-m", "sipml_core", "run", str(EXAMPLE), "--no-store", *options]
         process = subprocess.Popen(
             command, cwd=folder, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True
         )
