@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import numpy as np
-from numpy.typing import NDArray
 
-from sipml_core.engine import CircuitDriver, CircuitSettings, PhasedCircuitDriver
+from sipml_core.cases.watcheddriver import WatchedDriver
+from sipml_core.engine import CircuitDriver, CircuitSettings
 
 
-class DarkCapacity:
+class DarkCapacity(WatchedDriver):
     """A driver of circuits that takes note of the capacity which each of its decisions keeps dark.
 
     GPUs that have something else to do, or some other circuit, do not wait for a dark one; the capacity is
@@ -18,33 +16,13 @@ class DarkCapacity:
     """
 
     def __init__(self, driver: CircuitDriver) -> None:
-        self._driver = driver
+        super().__init__(driver)
         #: Of each decision: when it was, and (span, part of all capacity that is dark for so long).
         self._decisions: list[tuple[float, list[tuple[float, float]]]] = []
 
-    @property
-    def interval_us(self) -> float | None:
-        """As of the driver. [us]"""
-        return self._driver.interval_us
-
-    @property
-    def phase_nodes(self) -> Sequence[NDArray[np.int32]]:
-        """As of the driver; none: it has no phases."""
-        return self._driver.phase_nodes if isinstance(self._driver, PhasedCircuitDriver) else ()
-
-    def begin_phase(self, phase: int) -> None:
-        """Pass on to the driver that so many phases have ended."""
-        assert isinstance(self._driver, PhasedCircuitDriver)
-        self._driver.begin_phase(phase)
-
-    def decide(
-        self, now_us: float, sent_bytes: NDArray[np.float64], backlog_bytes: NDArray[np.float64]
-    ) -> CircuitSettings | None:
-        """Return what the driver decides."""
-        settings = self._driver.decide(now_us, sent_bytes, backlog_bytes)
-        if settings is not None:
-            self._decisions.append((now_us, _dark_parts(settings)))
-        return settings
+    def decided(self, now_us: float, settings: CircuitSettings) -> None:
+        """See `WatchedDriver.decided`."""
+        self._decisions.append((now_us, _dark_parts(settings)))
 
     def between(self, since_us: float, until_us: float) -> float:
         """Return the time that all circuits would have to be dark to lose as much in this time. [us]"""

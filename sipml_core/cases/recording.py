@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
-
 import attrs
 import numpy as np
-from numpy.typing import NDArray
 
 from sipml_core.cases.compilation import CompiledCase
-from sipml_core.engine import CircuitSettings, PhasedCircuitDriver, Recording, lower_bound_us
+from sipml_core.cases.watcheddriver import WatchedDriver
+from sipml_core.engine import CircuitSettings, Recording, lower_bound_us
 from sipml_core.lowering import task_origins
 from sipml_core.model import CaseRecord, CircuitDecision, Images, Timeline
 from sipml_core.scheduling import ScheduledCircuits
@@ -20,57 +18,38 @@ _SAMPLES, _LEAST, _MOST = 8_000_000, 16, 512
 PLANS_KEPT = 256
 
 
-class DecisionLog:
+class DecisionLog(WatchedDriver):
     """A driver of circuits that takes note of what each of its decisions changes."""
 
     def __init__(self, driver: ScheduledCircuits) -> None:
-        self._driver = driver
+        super().__init__(driver)
+        self._scheduled = driver
         self._gbps = np.zeros(len(driver.network.circuit_src))
         self.decisions: list[CircuitDecision] = []
         self._plan_every = 1
 
-    @property
-    def interval_us(self) -> float | None:
-        """As of the driver. [us]"""
-        return self._driver.interval_us
-
-    @property
-    def phase_nodes(self) -> Sequence[NDArray[np.int32]]:
-        """As of the driver; none: it has no phases."""
-        return self._driver.phase_nodes if isinstance(self._driver, PhasedCircuitDriver) else ()
-
-    def begin_phase(self, phase: int) -> None:
-        """Pass on to the driver that so many phases have ended."""
-        assert isinstance(self._driver, PhasedCircuitDriver)
-        self._driver.begin_phase(phase)
-
-    def decide(
-        self, now_us: float, sent_bytes: NDArray[np.float64], backlog_bytes: NDArray[np.float64]
-    ) -> CircuitSettings | None:
-        """Return what the driver decides."""
-        settings = self._driver.decide(now_us, sent_bytes, backlog_bytes)
-        if settings is not None:
-            dark = (settings.dark_us > 0) & (settings.kept_gbps < settings.gbps)
-            changed = np.flatnonzero((settings.gbps != self._gbps) | dark)
-            self.decisions.append(
-                CircuitDecision(
-                    at_us=now_us,
-                    circuit=changed,
-                    before_gbps=self._gbps[changed],
-                    after_gbps=settings.gbps[changed],
-                    kept_gbps=settings.kept_gbps[changed],
-                    dark_us=np.where(dark, settings.dark_us, 0.0)[changed],
-                    plan=self._driver.plan if len(self.decisions) % self._plan_every == 0 else None,
-                )
+    def decided(self, now_us: float, settings: CircuitSettings) -> None:
+        """See `WatchedDriver.decided`."""
+        dark = (settings.dark_us > 0) & (settings.kept_gbps < settings.gbps)
+        changed = np.flatnonzero((settings.gbps != self._gbps) | dark)
+        self.decisions.append(
+            CircuitDecision(
+                at_us=now_us,
+                circuit=changed,
+                before_gbps=self._gbps[changed],
+                after_gbps=settings.gbps[changed],
+                kept_gbps=settings.kept_gbps[changed],
+                dark_us=np.where(dark, settings.dark_us, 0.0)[changed],
+                plan=self._scheduled.plan if len(self.decisions) % self._plan_every == 0 else None,
             )
-            if len(self.decisions) >= PLANS_KEPT * self._plan_every:
-                self._plan_every *= 2
-                self.decisions = [
-                    each if number % self._plan_every == 0 else attrs.evolve(each, plan=None)
-                    for number, each in enumerate(self.decisions)
-                ]
-            self._gbps = settings.gbps.copy()
-        return settings
+        )
+        if len(self.decisions) >= PLANS_KEPT * self._plan_every:
+            self._plan_every *= 2
+            self.decisions = [
+                each if number % self._plan_every == 0 else attrs.evolve(each, plan=None)
+                for number, each in enumerate(self.decisions)
+            ]
+        self._gbps = settings.gbps.copy()
 
 
 def recording_of(compiled: CompiledCase) -> Recording:

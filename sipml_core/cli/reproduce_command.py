@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from pathlib import Path
 
 import click
@@ -57,9 +56,9 @@ def reproduce(
     from sipml_core.reproduce import carry_out, study_names
 
     if studies == (VALIDATION,):
-        validation(
-            jobs or os.cpu_count() or 1, out or Path("results") / VALIDATION, picture=picture, quick=quick
-        )
+        folder = out or Path("results") / VALIDATION
+        executor = executor_on(on, jobs, plugins_with_warnings(), folder)
+        validation(executor, folder, picture=picture, quick=quick)
         return
     names = study_names() if not studies or "all" in studies else list(dict.fromkeys(studies))
     folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 from sipml_core.cli.asking import console, say, wrote
 from sipml_core.cli.keeping import computing, now_left
 
+if TYPE_CHECKING:
+    from sipml_core.executing import Executor
 
-def validation(jobs: int, folder: Path, picture: bool, quick: bool) -> None:
+
+def validation(executor: Executor, folder: Path, picture: bool, quick: bool) -> None:
     """Predict every measured row, write the files and show errors by source; quick: every tenth row."""
     from sipml_core.report import new_figure, validation_lines, validation_table, write_predictions
     from sipml_core.validating import measured_rows, predictions
@@ -17,7 +21,8 @@ def validation(jobs: int, folder: Path, picture: bool, quick: bool) -> None:
         new_figure(1, 1)
     rows = measured_rows()
     with computing(folder) as progress:
-        found = predictions(rows[::10] if quick else rows, jobs, progress)
+        with executor:
+            found = predictions(rows[::10] if quick else rows, executor, progress)
         files = write_predictions(found, folder, picture)
         now_left(f"; results are in {folder}")
     wrote(files)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterable, Sequence
-from concurrent.futures import ProcessPoolExecutor
-from multiprocessing import get_context
 from pathlib import Path
 from typing import Any
 
@@ -15,6 +13,7 @@ import numpy as np
 
 from sipml_core.cases import Case, Clock, CollectiveBench, Reuse, simulate_variants
 from sipml_core.errors import SipmlError
+from sipml_core.executing import Executor
 from sipml_core.experiment import read_communication, read_experiment, read_interconnect, structure
 from sipml_core.model import SILENT, Cluster, Progress
 from sipml_core.plugin import Registry, load
@@ -112,18 +111,18 @@ def _predict_here(row: MeasuredRow) -> Prediction:
     return predict(row, _registry[0])
 
 
-def predictions(rows: Sequence[MeasuredRow], jobs: int = 1, progress: Progress = SILENT) -> list[Prediction]:
-    """Return all rows predicted, in their order, whatever the number of processes."""
-    if jobs == 1:
-        return list(_counted(map(_predict_here, rows), len(rows), progress))
-    with ProcessPoolExecutor(jobs, mp_context=get_context("spawn")) as pool:
-        return list(_counted(pool.map(_predict_here, rows, chunksize=4), len(rows), progress))
+def predictions(
+    rows: Sequence[MeasuredRow], executor: Executor, progress: Progress = SILENT
+) -> list[Prediction]:
+    """Return all rows predicted, in their order, wherever that is done."""
+    found: dict[int, Prediction] = {}
 
+    def received(number: int, prediction: Prediction) -> None:
+        found[number] = prediction
+        progress.at(len(found) / len(rows))
 
-def _counted(found: Iterable[Prediction], count: int, progress: Progress) -> Iterable[Prediction]:
-    for number, each in enumerate(found):
-        progress.at((number + 1) / count)
-        yield each
+    executor.each(_predict_here, rows, received)
+    return [found[number] for number in range(len(rows))]
 
 
 @attrs.frozen(kw_only=True)
