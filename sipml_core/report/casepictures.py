@@ -333,15 +333,6 @@ def _use(details: CaseDetails) -> NDArray[np.float64]:
     return np.asarray(np.where(can > 0, table["bytes"][first] / np.where(can > 0, can, 1.0), 0.0))
 
 
-def busiest_link(details: CaseDetails) -> tuple[str, float, float]:
-    """Return the link that is busy for longest, and which parts of the run it is busy, and full."""
-    table = details.links()
-    first = np.flatnonzero(table["simulated"])
-    best = int(np.lexsort((-_use(details), -table["busy_us"][first]))[0])
-    busy = float(table["busy_us"][first][best]) / details.record.timeline.total_us
-    return str(table["link"][first][best]), busy, float(_use(details)[best])
-
-
 def flows(details: CaseDetails, look: PictureLook) -> Any:
     """Return how long transfers take, from joining to arriving, and of that how long they wait, by kind."""
     table = details.flows()

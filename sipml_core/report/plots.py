@@ -48,22 +48,6 @@ _UNDATED = {
     "svg": {"Date": None, "Creator": None},
     "pdf": {"CreationDate": None, "ModDate": None, "Creator": None, "Producer": None},
 }
-#: Kinds of files that figures are written as.
-KINDS = tuple(_UNDATED)
-
-
-def figure_kind(name: str) -> str:
-    """Return the kind of a figure's file by the end of its name.
-
-    Raises
-    ------
-    ConfigError
-        It is none of `KINDS`.
-    """
-    kind = name.rpartition(".")[2].lower()
-    if kind not in KINDS:
-        raise ConfigError(f"a figure is written as {', '.join(KINDS)}; {name!r} ends in none of them")
-    return kind
 
 
 def figure_bytes(figure: Any, kind: str = "png") -> bytes:

@@ -5,7 +5,7 @@ import itertools
 import pytest
 
 from sipml_core.report.drawing import SeriesLook, draw_series
-from sipml_core.report.plots import figure_bytes, figure_kind
+from sipml_core.report.plots import figure_bytes
 from sipml_core.report.seriesstyles import PLACES, series_styles
 
 pytest.importorskip("matplotlib")
@@ -105,12 +105,6 @@ def test_a_figure_has_the_same_bytes_each_time(kind):
 
     assert content() == content()
     assert b"Date" not in content()
-
-
-def test_the_kind_of_a_file_follows_from_its_name():
-    assert figure_kind("a/b.PDF") == "pdf"
-    with pytest.raises(ValueError, match=r"written as png, svg, pdf; 'x\.gif' ends in none of them"):
-        figure_kind("x.gif")
 
 
 def test_a_title_may_be_left_out():
