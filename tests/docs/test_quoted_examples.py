@@ -1,0 +1,77 @@
+"""What docs/parallelization.md says of the examples is what they printed when they were recorded."""
+
+import re
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PAGE = (ROOT / "docs" / "parallelization.md").read_text(encoding="utf-8")
+SECONDS = re.compile(r"(\d+(?:\.\d+)?) s\b")
+
+
+def recorded(*examples):
+    """Network -> [(iteration, compute)] of each table of results, in order. [s]"""
+    found = {}
+    for example in examples:
+        text = (ROOT / "examples" / "recorded" / f"{example}.toml.txt").read_text(encoding="utf-8")
+        for line in text.splitlines():
+            cells = [cell.strip() for cell in line.strip("│").split("│")]
+            if len(cells) > 5 and SECONDS.fullmatch(cells[2]):
+                iteration, compute = (
+                    float(value) / (1e3 if unit == "ms" else 1.0)
+                    for value, unit in (cells[k].split() for k in (2, 4))
+                )
+                found.setdefault(cells[0], []).append((iteration, compute))
+    return found
+
+
+def quoted(heading):
+    """Network and cells of each row of the first table after a text."""
+    lines = PAGE[PAGE.index(heading) :].splitlines()
+    first = next(number for number, line in enumerate(lines) if line.startswith("| network"))
+    for line in lines[first + 2 :]:
+        if not line.startswith("|"):
+            return
+        name, *cells = (cell.strip() for cell in line.strip("|").split("|"))
+        yield name.split(",")[0].lower(), name, cells
+
+
+def same(text, value):
+    """Whether a number in the text is the value, to the digits that are shown."""
+    digits = len(text.partition(".")[2])
+    return abs(float(text) - value) <= 0.5 * 10**-digits + 1e-3
+
+
+@pytest.mark.parametrize(
+    ("heading", "examples", "columns"),
+    [
+        ("**Mixtral 8x7B on 1024 H100**", ["mixtral_1024"], 1),
+        ("**Llama 3 405B on 16 384 H100**", ["llama3_405b"], 1),
+        ("### GPT-3 on 1024 GPUs", ["gpt3_175b", "gpt3_ring"], 1),
+        ("### Megatron in two stages", ["megatron_stages"], 2),
+    ],
+)
+def test_iterations_in_tables_are_those_recorded(heading, examples, columns):
+    """The first columns are iterations, of one recorded table each. A ring with reach 64 is no example."""
+    known, rows = recorded(*examples), [row for row in quoted(heading) if "reach 64" not in row[1]]
+    assert len(rows) >= 2
+    for network, _, cells in rows:
+        for cell, (iteration_s, _) in zip(cells[:columns], known[network], strict=True):
+            assert same(SECONDS.search(cell)[1], iteration_s), f"{network}: {cell}, recorded {iteration_s} s"
+
+
+def test_compute_of_gpt3_is_that_recorded():
+    known = recorded("gpt3_175b", "gpt3_ring")
+    for network, name, cells in quoted("### GPT-3 on 1024 GPUs"):
+        if "reach 64" not in name:
+            assert same(SECONDS.search(cells[1])[1], known[network][0][1])
+
+
+def test_seconds_of_deepseek_are_those_recorded():
+    """On the ideal switch and where 8 GPUs share 1.6 Tbps."""
+    text = PAGE[PAGE.index("**DeepSeek-V3 on 512 H100**") :]
+    known = recorded("deepseek_v3")
+    assert same(re.search(r"an iteration of ([\d.]+) s on Elect-Flat", text)[1], known["elect-flat"][0][0])
+    assert same(re.search(r"a GPU computes ([\d.]+) s", text)[1], known["elect-flat"][0][1])
+    assert same(re.search(r"1\.6 Tbps it takes ([\d.]+) s", text)[1], known["elect-cluster"][0][0])
