@@ -18,7 +18,7 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
-PAGES = ("validation.md", "communication.md", "reproduction.md", "electrical.md")
+PAGES = ("which-network.md", "validation.md", "communication.md", "reproduction.md", "electrical.md")
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.S)
 
 Row = dict[str, str]
@@ -388,6 +388,25 @@ def measured_collectives() -> str:
     return table(head, lines, numbers_from=3)
 
 
+def which_network() -> str:
+    """Return iteration times of three jobs on all networks, and over those of the ideal switch."""
+    found = {(row["network"], row["job"]): float(row["iteration_us"]) for row in rows("which_network")}
+    if not found:
+        return missing("which_network")
+    networks, jobs = (list(dict.fromkeys(key[k] for key in found)) for k in (0, 1))
+    lines = [
+        [
+            network,
+            *(
+                f"{found[network, job] / 1e3:.1f} ms, {found[network, job] / found['elect-flat', job]:.2f}x"
+                for job in jobs
+            ),
+        ]
+        for network in networks
+    ]
+    return table(["network", *jobs], lines)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "measured": measured_summary,
     "measured-rows": measured_rows,
@@ -399,6 +418,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "validation-summary": validation_summary,
     "assumptions": assumptions,
     "doublings": doublings,
+    "which-network": which_network,
     "fig5": fig5,
     "fig6": fig6,
     "claims": claims,
