@@ -611,7 +611,7 @@ def gpus_of(example):
 @pytest.mark.parametrize(
     "example",
     [
-        pytest.param(path, id=path.name, marks=[pytest.mark.slow] if gpus_of(path) > 64 else [])
+        pytest.param(path, id=path.name, marks=[pytest.mark.slow] if gpus_of(path) > 16 else [])
         for path in EXAMPLES
         if path.name != "sweep.toml"
     ],

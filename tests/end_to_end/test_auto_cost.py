@@ -44,7 +44,9 @@ def simulations(monkeypatch):
     return run
 
 
-@pytest.mark.parametrize("network", ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"])
+@pytest.mark.parametrize(
+    "network", ["elect-flat", "elect-cluster", "sip-ocs", pytest.param("sip-ring", marks=pytest.mark.slow)]
+)
 def test_auto_simulates_at_most_twice_what_one_exchange_does(registry, simulations, network):
     """Over the grid together, with every all-reduce that either offers."""
     auto, direct = (

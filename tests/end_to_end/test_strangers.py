@@ -88,6 +88,7 @@ def python(*arguments, site, cwd):
     )  # fmt: skip
 
 
+@pytest.mark.slow
 def test_an_installed_strangers_plugin_changes_no_test(stranger, tmp_path):
     """It stops every command, as it offers a name that is taken; the suite does not see it."""
     stopped = python("-m", "sipml_core", "plugins", site=stranger, cwd=tmp_path)

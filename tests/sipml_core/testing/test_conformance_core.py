@@ -1,5 +1,7 @@
 """The core's own placers, GPU models, estimators and workloads pass the suites of a stranger's."""
 
+import pytest
+
 from sipml_core.estimators import Backlog, Oracle, Window
 from sipml_core.gpus import A100, V100
 from sipml_core.placement import PLACERS
@@ -18,6 +20,7 @@ class TestAlgorithm1(PlacerConformance):
     placer = PLACERS[0]
 
 
+@pytest.mark.slow
 class TestAligned(PlacerConformance):
     placer = PLACERS[1]
 
