@@ -1,12 +1,12 @@
-"""How far predictions of a source are off when nothing was fitted to it: constants refitted to all other sources.
+"""How far predictions of a source are off where nothing was fitted to it, but to all other sources.
 
-python benchmarks/leave_one_source_out.py      # reads docs/results/measured.csv, writes docs/results/left_out.csv
+python benchmarks/leave_one_source_out.py    # docs/results/measured.csv -> docs/results/left_out.csv
 
-For each source, the efficiency of matrix products of its GPU is multiplied by the factor that makes the median
-error of the other sources with that GPU zero, each source counting alike, rows that constants were fitted to and
-others together. A time is taken to follow the efficiency e as e^-k; k of each row is found by running it once more
-with an efficiency 5 % higher (of vTrain's many rows on one server, every sixteenth). The constants that all GPUs
-share (the host's time, the memory's share, the deviation between GPUs) stay.
+For each source, the efficiency of matrix products of its GPU is multiplied by the factor that makes the
+median error of the other sources with that GPU zero, each source counting alike, rows that constants were
+fitted to and others together. A time is taken to follow the efficiency e as e^-k; k of each row is found by
+running it once more with an efficiency 5 % higher (of vTrain's many rows on one server, every sixteenth).
+Constants that all GPUs share (the host's time, the memory's share, the deviation between GPUs) stay.
 """
 
 from __future__ import annotations

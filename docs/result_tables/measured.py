@@ -174,10 +174,7 @@ def measured_scaling() -> str:
             lines.append(
                 [
                     *(_gpu(first), setup, f"{first['gpus']} to {last['gpus']}", fitted),
-                    *(
-                        common.signed(float(last[us]) / float(first[us]))
-                        for us in ("measured_us", "predicted_us")
-                    ),
+                    *(common.signed(float(last[us]) / float(first[us])) for us in TIMES),
                 ]
             )
     head = ["GPU", "what ran", "GPUs", "", "time, measured", "predicted"]
