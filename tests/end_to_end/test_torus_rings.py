@@ -8,7 +8,6 @@ import pytest
 from sipml_core.cases.case import Case
 from sipml_core.cases.compilation import compile_case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.variants import replica_shape
 from sipml_core.collectives import TorusRings
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import InfeasibleError
@@ -45,12 +44,14 @@ def test_all_links_of_equal_sides_are_busy_all_the_time(timeline_of, sizes, step
     assert len(network.link_gbps) == links
 
 
-def test_the_longest_dimension_of_unequal_sides_is_the_bound(timeline_of):
-    """3 x 6 in 4 parts of S / 4. Along a row of 6: 2 x 5/6 of a part that begins there, and of a third of one that
-    begins along columns. These 20/9 of S / 4 at a quarter of B are the time, as rows are never idle."""
-    timeline, _ = timeline_of(all_reduce((3, 6)), "torus", 400.0, shape=(3, 6))
-    assert timeline.total_us == pytest.approx(20 / 9 * SIZE / 4 / (100 * BYTES_PER_US), rel=1e-9)
-    assert timeline.link_bytes.sum() == pytest.approx(2 * 17 * SIZE, rel=1e-9)
+@pytest.mark.parametrize("sizes", [(3, 6), (4, 8)])
+def test_links_of_unequal_sides_carry_the_same(timeline_of, sizes):
+    """In pieces, of which some are on their way along rows while others are along columns: the same bound."""
+    gpus = math.prod(sizes)
+    timeline, _ = timeline_of(all_reduce(sizes), "torus", 400.0, shape=sizes)
+    sent_bytes = 2 * (gpus - 1) / gpus * SIZE
+    assert timeline.total_us == pytest.approx(sent_bytes / (400 * BYTES_PER_US), rel=1e-9)
+    assert timeline.link_bytes == pytest.approx(np.full(4 * gpus, sent_bytes / 4), rel=1e-9)
 
 
 def test_both_engines_agree(timeline_of, scheduled):
@@ -115,7 +116,7 @@ def test_groups_that_stand_for_all_give_the_time_of_all(registry):
 
 
 def test_replicas_that_fill_some_dimensions():
-    """On 2 x 3 x 4, groups of four are rows; replicas are planes of six. The other way round, rows are replicas."""
+    """On 2 x 3 x 4 groups of four are rows, and their replicas planes of six; and the other way round."""
     plan = Plan(mp=4, dp=6, global_batch=6)
     assert torus_filled(plan.positions, (2, 3, 4)) == (2, 3)
     assert torus_filled(plan.positions.T, (2, 3, 4)) == (4,)
