@@ -260,6 +260,9 @@ class Exchange(Component):
 
 #: Replicas in the order of a ring, and the part of the bytes that goes round it.
 WeightedRing = tuple[tuple[int, ...], float]
+#: An order of tiers, each one's number once; the way round all of their rings (1: to the successor, -1: to
+#: the predecessor); and the part of the bytes that goes so.
+WeightedOrder = tuple[tuple[int, ...], int, float]
 
 
 class AllReduce(Component):
@@ -284,6 +287,14 @@ class AllReduce(Component):
 
         A ring names all replicas in the order in which data goes round. None: one ring, in order; where
         there are several, `tiers` returns one tier.
+        """
+        return ()
+
+    def orders(self, shape: ReplicaShape) -> tuple[WeightedOrder, ...]:
+        """Return orders of the tiers that run at the same time, with parts of the bytes that add up to 1.
+
+        Along the first tier of an order a reduce-scatter runs, along the next one of what that left, and so
+        on, along the last an all-reduce, and back come all-gathers. None: one order, from the innermost out.
         """
         return ()
 
