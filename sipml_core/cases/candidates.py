@@ -49,7 +49,7 @@ class Candidate:
 
     @property
     def layout(self) -> str:
-        return self.job.table.layout_name
+        return self.job.table.layout
 
     @property
     def placer(self) -> str:
@@ -179,7 +179,7 @@ def _extrapolated(job: Job, batch: int) -> bool:
 
 
 def _variants(job: Job) -> Iterable[Job]:
-    for layout in job.search.layouts or (job.table.layout_name,):
+    for layout in job.search.layouts or (job.table.layout,):
         for placer in job.placers or (job.placer,):
             yield attrs.evolve(job.with_layout(layout), placer=placer)
 

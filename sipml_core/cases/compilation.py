@@ -178,7 +178,7 @@ def _later_rounds(first: list[CompiledCase], reuse: Reuse) -> list[CompiledCase]
     for latest in exchanges.values():
         variant, prices = latest.variant, Prices.flat(latest.case.interconnect.cluster.bandwidth_gbps)
         case, seen = variant.case, {_layout_of(latest)}
-        if case.plan.mp == 1 or case.job.table.layout_name != "auto" or latest.circuits is None:
+        if case.plan.mp == 1 or case.job.table.layout != "auto" or latest.circuits is None:
             continue
         for number in range(2, case.interconnect.circuit_keys.rounds + 1):
             assert latest.circuits is not None

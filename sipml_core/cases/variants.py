@@ -161,7 +161,7 @@ def variants_of(
     graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep)
     check_parameters(graph, plan, case.gpu.memory_bytes)
     # Only the layout that is chosen by cost depends on the network.
-    layout = case.job.table.layout_name
+    layout = case.job.table.layout
     paid = prices if layout == "auto" else Prices.flat(cluster.bandwidth_gbps)
     times = reuse(slice_times, graph, case.gpu, cluster)
     balanced = reuse(balanced_graph, graph, layout, case.gpu, cluster, plan, paid, times)

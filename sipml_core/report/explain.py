@@ -74,7 +74,7 @@ def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan, wi
     graph = op_graph(job.workload, plan.micro_samples, experiment.precision, plan.cp, plan.ep)
     cluster = by_label[topology].cluster
     prices = Prices.flat(cluster.bandwidth_gbps)
-    layout = op_layout(graph, job.table.layout_name, experiment.gpu, cluster, plan, prices)
+    layout = op_layout(graph, job.table.layout, experiment.gpu, cluster, plan, prices)
     title = (
         f"{job.label} on {topology}: mp {plan.mp} x dp {plan.dp}, "
         f"global batch {plan.global_batch}, layout {layout.name!r}"
