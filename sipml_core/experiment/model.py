@@ -89,11 +89,11 @@ class StrategyTable(Execution):
         if wanted is not None and self.layout != _LAYOUT_OF[wanted]:
             raise ConfigError(
                 f"sequence_parallel = {str(wanted).lower()} is layout {_LAYOUT_OF[wanted]!r}, got layout "
-                f"{self.layout!r}; leave out one of them"
+                f"{self.layout!r}; leave one out"
             )
 
     def with_layout(self, layout: str) -> StrategyTable:
-        """Return the same table with another layout, and with what follows from it where that was the default."""
+        """Return the same table with another layout; what followed from the one before follows from it."""
         by_default = self.keep_gathered == (self.layout != "sequence")
         keep = layout != "sequence" if by_default else self.keep_gathered
         return attrs.evolve(self, layout=layout, sequence_parallel=None, keep_gathered=keep)
