@@ -213,6 +213,11 @@ class Workload(Component):
         """FLOPs of a training step for one token; None: no utilisation is reported."""
         return None
 
+    @property
+    def sequence_parallel(self) -> bool:
+        """Whether a plan that does not say how ops are cut cuts them as sequence parallelism does."""
+        return False
+
     def check_plan(self, plan: Plan, layout: str) -> None:
         """Refuse a plan that this model cannot run under: `ConfigError` that begins with the key at fault.
 
