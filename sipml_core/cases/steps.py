@@ -209,15 +209,23 @@ def lowered(
     )  # fmt: skip
 
 
-def library_on(communication: Communication, fabric: Fabric, prices: Prices) -> Library | None:
+#: Largest part of a GPU that kernels of a library take.
+MOST_TAKEN = 0.5
+
+
+def library_on(
+    communication: Communication, fabric: Fabric, prices: Prices, gpu: GpuModel | None = None
+) -> Library | None:
     """Return a communication library on a fabric; None: it costs nothing."""
     if communication.free:
         return None
+    multiprocessors = gpu.multiprocessors if gpu is not None else None
     return Library(
         communication=communication,
         group_gbps=prices.group_gbps,
         replica_gbps=prices.replica_gbps,
         server=servers_of(fabric),
+        slowdown=min(communication.channels / multiprocessors, MOST_TAKEN) if multiprocessors else 0.0,
     )
 
 

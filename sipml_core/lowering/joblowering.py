@@ -165,7 +165,13 @@ class Lowering:
                 builder.depend(marks[-1], mark)
             previous = tasks
             marks.append(mark)
-        return self._passed_on(builder.build(np.concatenate(marks)), groups)
+        return self._slowed(self._passed_on(builder.build(np.concatenate(marks)), groups))
+
+    def _slowed(self, tasks: TaskGraph) -> TaskGraph:
+        """Return the tasks, slowed while the library moves collectives; sends between stages take few channels."""
+        if self.library is None or not self.library.slowdown or tasks.kind is None:
+            return tasks
+        return attrs.evolve(tasks, slowdown=self.library.slowdown, slows=tasks.kind != PIPELINE)
 
     def _passed_on(self, tasks: TaskGraph, groups: int) -> TaskGraph:
         """Return the tasks of the first groups, what is out of reach passed on from GPU to GPU."""

@@ -169,6 +169,11 @@ class GpuModel(Component):
     def memory_bytes(self) -> float:
         """Device memory. [bytes]"""
 
+    @property
+    def multiprocessors(self) -> int | None:
+        """Multiprocessors, of which a communication library's kernels take some; None: not known."""
+        return None
+
     @abstractmethod
     def op_time_us(self, work: OpWork) -> float:
         """Time the kernel runs, launch latency not included. [us]"""
@@ -312,6 +317,11 @@ class Communication(Component):
 
     #: No call costs anything: bytes at the bandwidth of the links, and latencies of routes, are all there is.
     free: ClassVar[bool] = False
+
+    @property
+    def channels(self) -> int:
+        """Multiprocessors of a GPU that its kernels take while a collective moves, from what computes there."""
+        return 0
 
     @abstractmethod
     def cost(self, call: CollectiveCall) -> CollectiveCost:
