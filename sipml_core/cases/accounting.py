@@ -10,10 +10,10 @@ import attrs
 import numpy as np
 
 from sipml_core.cases.candidates import Candidate
-from sipml_core.cases.compilation import CompiledCase
 from sipml_core.cases.darkness import DarkCapacity
 from sipml_core.cases.goals import goal_of
 from sipml_core.cases.modelspeed import language_columns, traffic_columns
+from sipml_core.cases.preparation import CompiledCase
 from sipml_core.engine import lower_bound_us
 from sipml_core.experiment import Interconnect, Job, files_of
 from sipml_core.fields import format_us
