@@ -358,7 +358,9 @@ class ReferenceSession:
         for gpu, ready in enumerate(self._ready):
             if self._running[gpu] is None and ready:
                 task = heapq.heappop(ready)[1]
-                self._running[gpu] = work = _Work(task, float(self.tasks.duration_us[task]), self._now_us, 1.0)
+                self._running[gpu] = work = _Work(
+                    task, float(self.tasks.duration_us[task]), self._now_us, 1.0
+                )
                 work.run_at(1.0, self._now_us)
                 self.start_us[task] = self._now_us
         for queue, waiting in enumerate(self._queues):
