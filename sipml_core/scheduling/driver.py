@@ -96,14 +96,20 @@ def planned(
 def _planned_parts(
     scheduler: Scheduler, control: CircuitParts, traffic: TrafficMatrix, previous: CircuitPlan | None
 ) -> CircuitPlan:
-    """Return the scheduler's plans of all parts, each for the traffic inside it."""
+    """Return the scheduler's plans of all parts, each for the traffic inside it.
+
+    Parts with the same circuits, traffic and previous plan are planned once: they share the plan.
+    """
     before = previous.plans if isinstance(previous, PartsPlan) else (None,) * len(control.parts)
-    return control.together(
-        tuple(
-            planned(scheduler, part.control, control.traffic_of(k, traffic), of_part)
-            for k, (part, of_part) in enumerate(zip(control.parts, before, strict=True))
-        )
-    )
+    plans, known = [], dict[tuple[object, ...], CircuitPlan]()
+    inside = control.traffic_inside(traffic)
+    for part, of_part, (src, dst, demand) in zip(control.parts, before, inside, strict=True):
+        key = (id(part.control), id(of_part), src.tobytes(), dst.tobytes(), demand.tobytes())
+        if key not in known:
+            mine = TrafficMatrix.from_pairs(part.control.gpus, src, dst, demand)
+            known[key] = planned(scheduler, part.control, mine, of_part)
+        plans.append(known[key])
+    return control.together(tuple(plans))
 
 
 class ScheduledCircuits:
