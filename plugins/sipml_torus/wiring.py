@@ -56,7 +56,10 @@ class Wiring:
             link_tail=node,
             link_head=head,
             route=self.route,
-            hints=FabricHints(tiers=tuple((name, size) for size, name in named.items())),
+            hints=FabricHints(
+                tiers=tuple((name, size) for size, name in named.items()),
+                torus=() if lattice.shift.any() else tuple(lattice.shape),
+            ),
             words=FabricWords(link_names=self._name, notes=notes),
         )
 

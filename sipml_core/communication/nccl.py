@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import at_least, option, positive
+from sipml_core.fields import at_least, between, option, positive
 from sipml_core.model import CollectiveCall, CollectiveCost
 from sipml_core.plugin import Communication
 
@@ -78,6 +78,15 @@ class Nccl(Communication):
         network_efficiency: float = _part(
             0.91, "part of the network cards that collectives between servers reach (4 x 8 H200, EFA)"
         )
+        channels: int = option(
+            24, validator=between(0, 64),
+            doc="blocks of a collective, each of which takes a multiprocessor from what computes beside it",
+        )  # fmt: skip
+
+    @property
+    def channels(self) -> int:
+        """See `Communication.channels`."""
+        return int(self.options.channels)
 
     def cost(self, call: CollectiveCall) -> CollectiveCost:
         """See `Communication.cost`.

@@ -71,6 +71,11 @@ class ShapedGpu(Roofline):
         if options.fp8_tflops:
             self._peak_tflops["fp8"] = options.fp8_tflops
 
+    @property
+    def multiprocessors(self) -> int:
+        """See `GpuModel.multiprocessors`."""
+        return int(self.options.multiprocessors)
+
     def compute_us(self, work: OpWork) -> float:
         """See `Roofline.compute_us` and the module's law."""
         if not work.products or self._units(work) == "fp32":

@@ -132,9 +132,14 @@ class LanguageModel(Workload):
         dropped = 1.0 - sum(kept) / len(layers)
         return (f"{100 * dropped:.1f} % of the rows of experts are dropped: they have no room for more",)
 
+    @property
+    def sequence_parallel(self) -> bool:
+        """See `Workload.sequence_parallel`."""
+        return not self.shape.patch
+
     def check_plan(self, plan: Plan, layout: str) -> None:
         """See `Workload.check_plan`."""
-        if layout in ("tensor", "megatron") and self.shape.groups % plan.mp:
+        if layout in ("tensor", "megatron", "sequence") and self.shape.groups % plan.mp:
             raise ConfigError(
                 f"mp must divide the {self.shape.groups} heads of keys and values with layout {layout!r}, "
                 f"got {plan.mp}; nearest: {nearest_divisor(self.shape.groups, plan.mp)}"

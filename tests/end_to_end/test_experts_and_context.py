@@ -220,7 +220,7 @@ def test_every_other_network_carries_the_same_rows(run, topology):
         assert "\n" not in found.reason
 
 
-@pytest.mark.parametrize("layout", ["auto", "sample", "tensor", "megatron"])
+@pytest.mark.parametrize("layout", ["auto", "sample", "tensor", "megatron", "sequence"])
 @pytest.mark.parametrize("placer", ["algorithm1", "aligned"])
 def test_every_layout_exchanges_all_rows(run, layout, placer):
     """No rows are lost: those of the formula, and where every GPU has all tokens mp times as many."""
