@@ -219,13 +219,14 @@ def library_on(
     """Return a communication library on a fabric; None: it costs nothing."""
     if communication.free:
         return None
-    multiprocessors = gpu.multiprocessors if gpu is not None else None
+    of_gpu = gpu.multiprocessors if gpu is not None else None
+    taken = communication.multiprocessors(prices.replica_gbps)
     return Library(
         communication=communication,
         group_gbps=prices.group_gbps,
         replica_gbps=prices.replica_gbps,
         server=servers_of(fabric),
-        slowdown=min(communication.channels / multiprocessors, MOST_TAKEN) if multiprocessors else 0.0,
+        slowdown=min(taken / of_gpu, MOST_TAKEN) if of_gpu else 0.0,
     )
 
 

@@ -318,9 +318,8 @@ class Communication(Component):
     #: No call costs anything: bytes at the bandwidth of the links, and latencies of routes, are all there is.
     free: ClassVar[bool] = False
 
-    @property
-    def channels(self) -> int:
-        """Multiprocessors of a GPU that its kernels take while a collective moves, from what computes there."""
+    def multiprocessors(self, gbps: float) -> int:
+        """Return how many multiprocessors of a GPU its kernels take to send at `gbps`, from what computes there."""
         return 0
 
     @abstractmethod
