@@ -77,6 +77,27 @@ def op_graph(workload: Workload, samples: int, precision: str, cp: int = 1, ep: 
     return (workload if cp == ep == 1 else workload.divided(cp, ep)).graph(samples, precision)
 
 
+@attrs.frozen(kw_only=True)
+class DegreesOfWorkload:
+    """Degrees of experts and context that a workload can have: what refusals for memory ask for."""
+
+    workload: Workload
+    precision: str
+    layout: str
+
+    def allows(self, plan: Plan) -> bool:
+        """Return whether the model runs under the degrees of a plan."""
+        try:
+            self.workload.check_plan(plan, self.layout)
+        except ConfigError:
+            return False
+        return True
+
+    def graph(self, plan: Plan) -> OpGraph:
+        """Return the ops of one replica under a plan."""
+        return op_graph(self.workload, plan.micro_samples, self.precision, plan.cp, plan.ep)
+
+
 def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:
     """Return how long slices of ops take, asked and kept as they are needed, for all plans of a graph."""
     return SliceTimes(graph, gpu, cluster)
