@@ -158,7 +158,10 @@ def variants_of(
         ring_peers=plan.ring_peers, stage_peers=plan.stage_peers, block_peers=plan.block_peers,
         chain=trees.relays and not trees.direct,
     )  # fmt: skip
-    graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep)
+    graph = reuse(
+        op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep,
+        case.job.key_copies(plan),
+    )  # fmt: skip
     check_parameters(graph, plan, case.gpu.memory_bytes)
     # Only the layout that is chosen by cost depends on the network.
     layout = case.job.table.layout

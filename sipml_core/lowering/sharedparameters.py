@@ -4,7 +4,8 @@ Each replica keeps one part in dp of what a device has, of experts that are spre
 as many as have the same ones. A pass gathers unit after unit (see `Gathers`), one ahead: a gather starts when
 the one before it has ended and the device has come to the unit before it. What is gathered is dropped after
 its last use in the pass. Gradients are reduce-scattered after each micro-batch and each replica updates its
-part, so that an iteration of m micro-batches sends m times two all-gathers and a reduce-scatter (Rajbhandari et al. 2020, "ZeRO", section 7.2; Zhao et al. 2023, "PyTorch FSDP").
+part, so that an iteration of m micro-batches sends m times two all-gathers and a reduce-scatter (Rajbhandari
+et al. 2020, "ZeRO", section 7.2; Zhao et al. 2023, "PyTorch FSDP").
 """
 
 from __future__ import annotations
