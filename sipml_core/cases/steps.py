@@ -69,12 +69,16 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         refuse_control(scheduler, fabric.circuits)
 
 
-def op_graph(workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1) -> OpGraph:
+def op_graph(
+    workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1, copies: int = 1
+) -> OpGraph:
     """Return the ops of one training step of `samples` samples on one replica.
 
-    With `cp` and `ep` it is one of so many that share sequences, and experts.
+    With `cp` and `ep` it is one of so many that share sequences, and experts; with `copies` it has so many of
+    each head of keys.
     """
-    return (workload if cp == ep == 1 else workload.divided(cp, ep)).graph(samples, precision)
+    workload = workload if cp == ep == 1 else workload.divided(cp, ep)
+    return (workload if copies == 1 else workload.copied(copies)).graph(samples, precision)
 
 
 @attrs.frozen(kw_only=True)

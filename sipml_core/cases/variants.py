@@ -186,7 +186,10 @@ def variants_of(
         except InfeasibleError:
             if plan.all_reduce != "auto":
                 raise
-    graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep)
+    graph = reuse(
+        op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep,
+        case.job.key_copies(plan),
+    )  # fmt: skip
     layout = case.job.table.layout
     degrees = DegreesOfWorkload(workload=case.job.workload, precision=case.precision, layout=layout)
     check_parameters(graph, plan, case.gpu.memory_bytes, degrees)

@@ -191,8 +191,6 @@ class Plan(Execution):
                 f"ep must divide the dp={self.dp} replicas over which experts are spread, got {self.ep}; "
                 f"nearest: {_near_divisors(self.dp, self.ep)}"
             )
-        if self.ep > 1 and self.zero == 3:
-            raise ConfigError(f"zero must be at most 2 where experts are spread, got 3 with ep={self.ep}")
         if self.zero and self.counter_rotating:
             raise ConfigError(
                 f"counter_rotating must be false where zero is above 0, got true with zero={self.zero}: "

@@ -236,6 +236,14 @@ class Workload(Component):
         """Return the model as it is on one of cp replicas that share sequences, of ep that share experts."""
         return self
 
+    def key_copies(self, mp: int) -> int:
+        """Return on how many GPUs of a group that spreads heads over mp each head of keys is; 1: on one."""
+        return 1
+
+    def copied(self, copies: int) -> Workload:
+        """Return the model with so many copies of each head of keys and values."""
+        return self
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of a result should know of this model, a sentence each."""

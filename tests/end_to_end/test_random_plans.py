@@ -57,7 +57,6 @@ def plan_and_gpus(rng):
     if plan["mp"] * plan["cp"] * plan["pp"] * plan["dp"] > 48:
         plan["cp"] = plan["mp"] = 1
     plan |= {key: rng.choice(values) for key, values in CHOICES.items()}
-    plan["zero"] = min(plan["zero"], 3 if plan["ep"] == 1 else 2)
     plan["schedule"] = rng.choice(["gpipe", "1f1b", "zb-h1"] + ["interleaved"] * (plan["pp"] > 1))
     in_turn = plan["schedule"] == "interleaved"
     plan["chunks"] = 2 if in_turn else 1
