@@ -80,8 +80,8 @@ def _constants(calls: Sequence[MeasuredCall], servers: int, switches_add: bool) 
     if kinds - {*_SENDS, "all_reduce"}:
         names += _TOLD_BY["copy"]
     if len({call.ranks for call in calls if call.kind not in _SENDS}) < 2:
-        # With one number of ranks hops cannot be told from what all calls take.
-        names = [name for name in names if not name.endswith("_hop_us")]
+        # With one number of ranks hops cannot be told from what all calls take: the smaller part stays.
+        names = [name for name in names if name not in ("ll_hop_us", "simple_hop_us", "reduce_base_us")]
     if switches_add and "all_reduce" in kinds:
         names += _TOLD_BY["switch"]
     if kinds & set(_SENDS):

@@ -89,7 +89,7 @@ def test_only_constants_that_the_calls_tell_of_are_fitted():
     fit = fit_library(list(made_calls(library, ["all_to_all"], ranks=(4,))), gbps=2400.0)
     assert set(fit.options) == {"send_base_us", "send_efficiency"}
     fit = fit_library(list(made_calls(library, ["all_reduce"], ranks=(4,))), gbps=2400.0)
-    assert set(fit.options) == {"ll_base_us", "reduce_base_us", "ring_efficiency"}
+    assert set(fit.options) == {"ll_base_us", "reduce_hop_us", "ring_efficiency"}
 
 
 EXPERIMENT = """
