@@ -16,7 +16,7 @@ from sipml_core.model import CollectiveCall
 
 #: What calls of each kind can tell.
 _TOLD_BY = {
-    "ring": ("ll_base_us", "ll_hop_us", "ring_efficiency"),
+    "ring": ("ll_base_us", "ll_hop_us"),
     "sum": ("reduce_base_us", "reduce_hop_us"),
     "copy": ("simple_base_us", "simple_hop_us", "copy_gbytes_per_s"),
     "switch": ("switch_base_us", "switch_efficiency"),
@@ -86,6 +86,9 @@ def _constants(calls: Sequence[MeasuredCall], servers: int, switches_add: bool) 
         names += _TOLD_BY["switch"]
     if kinds & set(_SENDS):
         names += _TOLD_BY["send"]
+    if kinds - set(_SENDS):
+        # After what calls take to start, or it would stand in for that.
+        names.append("ring_efficiency")
     if servers > 1:
         names = [name for name in names if name not in ("ring_efficiency", "send_efficiency")]
         names.append("network_efficiency")
