@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
-from sipml_core.experiment import Interconnect
+from sipml_core.experiment import Interconnect, Job
 from sipml_core.lowering import GroupTasks, GroupTemplate, Library, Lowering, RingForwarding, Trees
 from sipml_core.model import (
     BalancedGraph,
@@ -85,21 +85,22 @@ def op_graph(
 class DegreesOfWorkload:
     """Degrees of experts and context that a workload can have: what refusals for memory ask for."""
 
-    workload: Workload
+    job: Job
     precision: str
-    layout: str
 
     def allows(self, plan: Plan) -> bool:
         """Return whether the model runs under the degrees of a plan."""
         try:
-            self.workload.check_plan(plan, self.layout)
+            self.job.workload.check_plan(plan, self.job.table.layout)
         except ConfigError:
             return False
         return True
 
     def graph(self, plan: Plan) -> OpGraph:
         """Return the ops of one replica under a plan."""
-        return op_graph(self.workload, plan.micro_samples, self.precision, plan.cp, plan.ep)
+        return op_graph(
+            self.job.workload, plan.micro_samples, self.precision, plan.cp, plan.ep, self.job.key_copies(plan)
+        )
 
 
 def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:
