@@ -36,6 +36,7 @@ from sipml_core.scheduling import (
     BYTES,
     DemandRule,
     ScheduledCircuits,
+    TransferParts,
     driven,
     refuse_control,
 )
@@ -297,7 +298,7 @@ def circuits_for(
     network: Network | None = None,
     rule: DemandRule = BYTES,
     gates: NDArray[np.int64] | None = None,
-    iteration: NDArray[np.int64] | None = None,
+    parts: TransferParts | None = None,
 ) -> Driven:
     """Return the network that the tasks use, with circuits planned for all of their traffic.
 
@@ -307,8 +308,8 @@ def circuits_for(
         Of the tasks on the fabric; None: made here.
     rule, gates
         See `ScheduledCircuits`.
-    iteration
-        Of each transfer, where it is known: for `replan = "phase"`. [transfers]
+    parts
+        Of the tasks, where circuits are planned for the phases of the job: see `transfer_parts`.
 
     Raises
     ------
@@ -324,7 +325,15 @@ def circuits_for(
         return Driven(network=network, circuits=None)
     network, circuits = driven(
         fabric, scheduler, estimator, tasks, network,
-        rule=rule, gates=gates, replan_above=interconnect.circuit_keys.replan_above,
-        iteration=iteration if interconnect.circuit_keys.replan == "phase" else None,
+        rule=rule, gates=gates, replan_above=interconnect.circuit_keys.replan_above, parts=parts,
     )  # fmt: skip
     return Driven(network=network, circuits=circuits)
+
+
+def transfer_parts(interconnect: Interconnect, lowering: Lowering, tasks: TaskGraph) -> TransferParts | None:
+    """Return the parts of the job that `replan` of the interconnect tells apart; None: it does not."""
+    replan = interconnect.circuit_keys.replan
+    if replan == "interval":
+        return None
+    stage = lowering.stage_of(tasks) if replan == "stage" else None
+    return TransferParts(iteration=lowering.iteration_of(tasks), stage=stage)
