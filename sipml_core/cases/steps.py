@@ -69,12 +69,37 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         refuse_control(scheduler, fabric.circuits)
 
 
-def op_graph(workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1) -> OpGraph:
+def op_graph(
+    workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1, copies: int = 1
+) -> OpGraph:
     """Return the ops of one training step of `samples` samples on one replica.
 
-    With `cp` and `ep` it is one of so many that share sequences, and experts.
+    With `cp` and `ep` it is one of so many that share sequences, and experts; with `copies` it has so many of
+    each head of keys.
     """
-    return (workload if cp == ep == 1 else workload.divided(cp, ep)).graph(samples, precision)
+    workload = workload if cp == ep == 1 else workload.divided(cp, ep)
+    return (workload if copies == 1 else workload.copied(copies)).graph(samples, precision)
+
+
+@attrs.frozen(kw_only=True)
+class DegreesOfWorkload:
+    """Degrees of experts and context that a workload can have: what refusals for memory ask for."""
+
+    workload: Workload
+    precision: str
+    layout: str
+
+    def allows(self, plan: Plan) -> bool:
+        """Return whether the model runs under the degrees of a plan."""
+        try:
+            self.workload.check_plan(plan, self.layout)
+        except ConfigError:
+            return False
+        return True
+
+    def graph(self, plan: Plan) -> OpGraph:
+        """Return the ops of one replica under a plan."""
+        return op_graph(self.workload, plan.micro_samples, self.precision, plan.cp, plan.ep)
 
 
 def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:
@@ -209,15 +234,24 @@ def lowered(
     )  # fmt: skip
 
 
-def library_on(communication: Communication, fabric: Fabric, prices: Prices) -> Library | None:
+#: Largest part of a GPU that kernels of a library take.
+MOST_TAKEN = 0.5
+
+
+def library_on(
+    communication: Communication, fabric: Fabric, prices: Prices, gpu: GpuModel | None = None
+) -> Library | None:
     """Return a communication library on a fabric; None: it costs nothing."""
     if communication.free:
         return None
+    of_gpu = gpu.multiprocessors if gpu is not None else None
+    taken = communication.multiprocessors(prices.replica_gbps)
     return Library(
         communication=communication,
         group_gbps=prices.group_gbps,
         replica_gbps=prices.replica_gbps,
         server=servers_of(fabric),
+        slowdown=min(taken / of_gpu, MOST_TAKEN) if of_gpu else 0.0,
     )
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.steps import balanced_graph, op_graph, placed, slice_times
+from sipml_core.cases.steps import DegreesOfWorkload, balanced_graph, op_graph, placed, slice_times
 from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.lowering import MemoryUse, Trees, check_parameters, memory_need, replica_tasks
 from sipml_core.model import (
@@ -186,10 +186,14 @@ def variants_of(
         except InfeasibleError:
             if plan.all_reduce != "auto":
                 raise
-    graph = reuse(op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep)
-    check_parameters(graph, plan, case.gpu.memory_bytes)
-    # Only the layout that is chosen by cost depends on the network.
+    graph = reuse(
+        op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep,
+        case.job.key_copies(plan),
+    )  # fmt: skip
     layout = case.job.table.layout
+    degrees = DegreesOfWorkload(workload=case.job.workload, precision=case.precision, layout=layout)
+    check_parameters(graph, plan, case.gpu.memory_bytes, degrees)
+    # Only the layout that is chosen by cost depends on the network.
     paid = prices if layout == "auto" else Prices.flat(cluster.bandwidth_gbps)
     times = reuse(slice_times, graph, case.gpu, cluster)
     balanced = reuse(balanced_graph, graph, layout, case.gpu, cluster, plan, paid, times)
@@ -198,7 +202,7 @@ def variants_of(
         placement = reuse(placed, case.job.placer, balanced, limits, plan)
         # A refusal is kept as well: it is the same on every network that places alike.
         tasks = reuse(replica_tasks, placement, plan)
-        memory = reuse(memory_need, placement, plan, case.gpu.memory_bytes, tasks).checked
+        memory = reuse(memory_need, placement, plan, case.gpu.memory_bytes, tasks, degrees).checked
         found.append(
             Variant(
                 case=case,

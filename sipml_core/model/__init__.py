@@ -43,7 +43,7 @@ from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompu
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
-from sipml_core.model.results import FAILED, INFEASIBLE, LANGUAGE, OK, UNFINISHED, CaseResult, Result
+from sipml_core.model.results import FAILED, HOST, INFEASIBLE, LANGUAGE, OK, UNFINISHED, CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
@@ -58,6 +58,7 @@ __all__ = [
     "EXPERT",
     "FAILED",
     "GRADIENT",
+    "HOST",
     "INFEASIBLE",
     "LANGUAGE",
     "MAX_GPUS",
