@@ -180,10 +180,17 @@ def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: 
     """Return a device of the replica for each sub-op, of `limits.devices` for each stage."""
     if plan.pp == 1:
         return placer.place(graph, limits)
-    # An op takes as long as its longest part: the parts are on as many devices.
-    time_us = np.maximum.reduceat(graph.duration_us, graph.first[:-1])
-    part = cut_stages(graph.graph, time_us, plan.model_parts, plan.stage_tolerance)
-    return place_in_stages(placer, graph, limits, part, plan.pp)
+    return place_in_stages(placer, graph, limits, model_parts(graph, plan), plan.pp)
+
+
+def model_parts(graph: BalancedGraph, plan: Plan) -> NDArray[np.int32]:
+    """Return the contiguous part of the model that each op is in; part c is on stage c mod pp. [ops]"""
+    return cut_stages(graph.graph, op_times_us(graph), plan.model_parts, plan.stage_tolerance, plan.stages)
+
+
+def op_times_us(graph: BalancedGraph) -> NDArray[np.float64]:
+    """Return how long each op takes: as its longest part, for parts are on as many devices. [ops] [us]"""
+    return np.asarray(np.maximum.reduceat(graph.duration_us, graph.first[:-1]))
 
 
 def group_template(
