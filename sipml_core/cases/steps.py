@@ -29,6 +29,7 @@ from sipml_core.model import (
     TaskGraph,
     refuse_excess,
 )
+from sipml_core.model import precision as model_precision
 from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
 from sipml_core.plugin import Communication, GpuModel, Placer, Topology, WeightedRing, Workload
@@ -118,6 +119,7 @@ def op_layout(
     return choose_splits(
         graph, gpu, cluster, mp=plan.mp, dp=plan.replicas,
         tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full", stages=plan.pp, times=times,
+        gradient_bytes=plan.gradient_bytes(model_precision(graph.precision)) if plan.fp32_gradients else None,
     )  # fmt: skip
 
 
