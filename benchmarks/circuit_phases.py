@@ -37,7 +37,7 @@ def rows_of(registry: Registry, job: int, latencies_us: list[float]) -> tuple[Ca
         "title": "circuit-phases",
         "cluster": {"gpus": gpus, "bandwidth_gbps": gbps},
         "workload": workload,
-        "plan": {**plan, "exchange": "direct"},
+        "plan": {**plan, "exchange": "direct", "layout": "auto"},
         "topology": networks,
     }
     return run_experiment(read_experiment(tables, registry)).cases

@@ -163,7 +163,7 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     prices = reuse(network_prices, variant.fabric, case.plan, cluster.bandwidth_gbps)
     return reuse(
         lowered, template, cluster, order, variant.tiers, variant.rings, variant.in_network,
-        library_on(case.communication, variant.fabric, prices), case.framework,
+        variant.tier_orders, library_on(case.communication, variant.fabric, prices, case.gpu), case.framework,
         variant.fabric.hints.reach_hops if case.plan.forwarding else None,
     )  # fmt: skip
 

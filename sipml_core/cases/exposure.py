@@ -1,6 +1,9 @@
-"""What a GPU waits for: exposed time by the kind of traffic, and idle time by the host."""
+"""What a GPU waits for while it only communicates: exposed time by the kind of traffic."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import pairwise
 
 import attrs
 import numpy as np
@@ -24,6 +27,8 @@ BLAMED_FIRST = (TENSOR, CONTEXT, EXPERT, PIPELINE, GRADIENT)
 MAX_CHANGES = 2_000_000
 #: States of a GPU beside the kinds of traffic that are pending.
 _COMPUTES, _NOT_ISSUED = -1, -2
+#: Spans that are sorted at a time.
+_PART = 1 << 15
 
 
 def exposed_by_kind(
@@ -59,13 +64,11 @@ def exposed_by_kind(
     found = np.zeros(len(TRAFFIC_KINDS))
     if tasks.kind is None or exposed_us == 0:
         return found
-    gpus = _some(tasks, gpus)
-    course = _Course.of(*_spans(tasks, timeline, gpus), since_us)
-    waits = ~course.under_way(_COMPUTES)
-    for kind in BLAMED_FIRST:
-        pending = course.under_way(kind)
-        found[kind] = course.span_us[waits & pending].sum()
-        waits &= ~pending
+    spans = Spans.of(tasks, timeline, _some(tasks, gpus), since_us)
+    kinds = [kind for kind in BLAMED_FIRST if (spans.state == kind).any()]
+    parts = [part.blamed_us(kinds) for part in spans.parts()]
+    for place, kind in enumerate(kinds):
+        found[kind] = np.concatenate([part[place] for part in parts]).sum()
     total = found.sum()
     return found * (exposed_us / total) if total > 0 else found
 
@@ -119,18 +122,11 @@ def host_wait_us(tasks: TaskGraph, timeline: Timeline, gpus: NDArray[np.int32], 
         np.maximum.at(latest_us, tasks.successors[entry[chosen]], timeline.end_us[before[chosen]])
 
     waiting = np.flatnonzero(is_late & (issued_us > ready_us))
-    gpu, state, start_us, end_us = _spans(tasks, timeline, gpus)
-    course = _Course.of(
-        np.concatenate([gpu, tasks.gpu[waiting]]),
-        np.concatenate([state, np.full(len(waiting), _NOT_ISSUED, dtype=np.int8)]),
-        np.concatenate([start_us, ready_us[waiting]]),
-        np.concatenate([end_us, issued_us[waiting]]),
-        since_us,
+    spans = Spans.of(tasks, timeline, gpus, since_us).with_state(
+        _NOT_ISSUED, tasks.gpu[waiting], np.maximum(ready_us[waiting], since_us), issued_us[waiting]
     )
-    waits = course.under_way(_NOT_ISSUED) & ~course.under_way(_COMPUTES)
-    for kind in BLAMED_FIRST:
-        waits &= ~course.under_way(kind)
-    return float(course.span_us[waits].sum() / len(gpus))
+    kinds = [*BLAMED_FIRST, _NOT_ISSUED]
+    return float(sum(part.blamed_us(kinds)[-1].sum() for part in spans.parts()) / len(gpus))
 
 
 def _some(tasks: TaskGraph, gpus: NDArray[np.int32]) -> NDArray[np.int32]:
@@ -142,63 +138,82 @@ def _some(tasks: TaskGraph, gpus: NDArray[np.int32]) -> NDArray[np.int32]:
     return gpus[np.linspace(0, len(gpus) - 1, few).astype(np.int64)]
 
 
-@attrs.frozen(kw_only=True, eq=False)
-class _Course:
-    """Every start and end of some states of GPUs, in the order of GPUs and times."""
+@attrs.frozen(eq=False)
+class Spans:
+    """What some GPUs do when: spans of time in the order of GPUs; a transfer has one at both of its ends."""
 
-    #: State that begins or ends: +1 or -1. [changes]
+    #: [spans]
+    gpu: NDArray[np.int32]
+    #: Computes, or the kind of traffic that is pending, or an op that the host has not issued. [spans]
     state: NDArray[np.int8]
-    change: NDArray[np.int32]
-    #: From each to the next of its GPU. [changes] [us]
-    span_us: NDArray[np.float64]
+    #: [spans] [us]
+    start_us: NDArray[np.float64]
+    end_us: NDArray[np.float64]
 
     @classmethod
-    def of(
-        cls,
-        gpu: NDArray[np.int32],
-        state: NDArray[np.int8],
-        start_us: NDArray[np.float64],
-        end_us: NDArray[np.float64],
-        since_us: float,
-    ) -> _Course:
-        """Return the course of states that lie after `since_us`."""
-        start_us = np.maximum(start_us, since_us)
-        real = end_us > start_us
-        gpu, state, start_us, end_us = gpu[real], state[real], start_us[real], end_us[real]
-        at_us = np.concatenate([start_us, end_us])
-        of_gpu = np.tile(gpu, 2)
-        order = np.lexsort((at_us, of_gpu))
-        of_gpu, at_us = of_gpu[order], at_us[order]
-        span_us = np.zeros(len(at_us))
-        span_us[:-1] = np.where(of_gpu[1:] == of_gpu[:-1], np.diff(at_us), 0.0)
+    def of(cls, tasks: TaskGraph, timeline: Timeline, gpus: NDArray[np.int32], since_us: float) -> Spans:
+        """Return what is left of the spans of `gpus` from `since_us` on."""
+        chosen = np.zeros(tasks.gpus, dtype=np.bool_)
+        chosen[gpus] = True
+        compute = np.flatnonzero((tasks.gpu >= 0) & chosen[np.maximum(tasks.gpu, 0)])
+        out, into = np.flatnonzero(chosen[tasks.src]), np.flatnonzero(chosen[tasks.dst])
+        ends = np.concatenate([out, into])
+        nodes = np.concatenate([compute, tasks.compute_tasks + ends])
+        assert tasks.kind is not None
+        state = np.concatenate([np.full(len(compute), _COMPUTES, dtype=np.int8), tasks.kind[ends]])
+        gpu = np.concatenate([tasks.gpu[compute], tasks.src[out], tasks.dst[into]])
+
+        later = np.flatnonzero(timeline.end_us[nodes] > np.maximum(timeline.start_us[nodes], since_us))
+        # Numbers of 16 bits are sorted by counting.
+        order = np.argsort(gpu[later].astype(np.min_scalar_type(tasks.gpus)), kind="stable")
+        later = later[order]
+        nodes = nodes[later]
         return cls(
-            state=np.tile(state, 2)[order],
-            change=np.repeat([1, -1], len(gpu)).astype(np.int32)[order],
-            span_us=span_us,
+            gpu[later], state[later], np.maximum(timeline.start_us[nodes], since_us), timeline.end_us[nodes]
         )
 
-    def under_way(self, state: int) -> NDArray[np.bool_]:
-        """Return whether a state lasts from each change to the next. [changes]"""
-        return np.asarray(np.cumsum(np.where(self.state == state, self.change, 0)) > 0)
+    def with_state(
+        self, state: int, gpu: NDArray[np.int32], start_us: NDArray[np.float64], end_us: NDArray[np.float64]
+    ) -> Spans:
+        """Return these spans and those of one more state; of these, the empty ones are left out."""
+        real = end_us > start_us
+        of_gpu = np.concatenate([self.gpu, gpu[real]])
+        order = np.argsort(of_gpu, kind="stable")
+        return Spans(
+            of_gpu[order],
+            np.concatenate([self.state, np.full(np.count_nonzero(real), state, dtype=np.int8)])[order],
+            np.concatenate([self.start_us, start_us[real]])[order],
+            np.concatenate([self.end_us, end_us[real]])[order],
+        )
 
+    def parts(self) -> Iterator[Spans]:
+        """Yield the spans of some GPUs at a time, about `_PART`: what fits a cache is sorted soonest."""
+        # First span of each GPU that has any. [GPUs]
+        first = np.flatnonzero(np.diff(self.gpu, prepend=-1))
+        cuts = first[np.flatnonzero(np.diff(first // _PART, prepend=-1))].tolist()
+        for start, stop in pairwise([*cuts, len(self.gpu)]):
+            part = slice(start, stop)
+            yield Spans(self.gpu[part], self.state[part], self.start_us[part], self.end_us[part])
 
-def _spans(
-    tasks: TaskGraph, timeline: Timeline, gpus: NDArray[np.int32]
-) -> tuple[NDArray[np.int32], NDArray[np.int8], NDArray[np.float64], NDArray[np.float64]]:
-    """Return GPU, state (computes, or the kind that is pending), start and end of what some GPUs do.
+    def blamed_us(self, kinds: Sequence[int]) -> list[NDArray[np.float64]]:
+        """Return the times in which no task runs and the first of `kinds` that is pending is each of them.
 
-    A transfer is pending at both of its ends.
-    """
-    chosen = np.zeros(tasks.gpus, dtype=np.bool_)
-    chosen[gpus] = True
-    compute = np.flatnonzero((tasks.gpu >= 0) & chosen[np.maximum(tasks.gpu, 0)])
-    out, into = np.flatnonzero(chosen[tasks.src]), np.flatnonzero(chosen[tasks.dst])
-    ends = np.concatenate([out, into])
-    nodes = np.concatenate([compute, tasks.compute_tasks + ends])
-    assert tasks.kind is not None
-    return (
-        np.concatenate([tasks.gpu[compute], tasks.src[out], tasks.dst[into]]),
-        np.concatenate([np.full(len(compute), _COMPUTES, dtype=np.int8), tasks.kind[ends]]),
-        timeline.start_us[nodes],
-        timeline.end_us[nodes],
-    )
+        In the order of GPUs and times, from each start or end of something to the next. [kinds, times] [us]
+        """
+        # Every start and end in the order of GPUs and times, and the time to the next one of the same GPU.
+        at_us, of_gpu = np.concatenate([self.start_us, self.end_us]), np.tile(self.gpu, 2)
+        order = np.lexsort((at_us, of_gpu))
+        at_us, of_gpu = at_us[order], of_gpu[order]
+        span_us = np.zeros(len(order))
+        np.subtract(at_us[1:], at_us[:-1], out=span_us[:-1], where=of_gpu[1:] == of_gpu[:-1])
+
+        # 1 where something starts, -1 where it ends; and of what.
+        change = np.where(order < len(self.gpu), np.int32(1), np.int32(-1))
+        state = np.tile(self.state, 2)[order]
+        waits = np.cumsum(change * (state == _COMPUTES), dtype=np.int32) == 0
+        found = []
+        for kind in kinds:
+            pending = np.cumsum(change * (state == kind), dtype=np.int32) > 0
+            found.append(span_us[waits & pending])
+            waits &= ~pending
+        return found

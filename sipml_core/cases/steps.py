@@ -32,7 +32,7 @@ from sipml_core.model import (
 from sipml_core.model import precision as model_precision
 from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
-from sipml_core.plugin import Communication, GpuModel, Placer, Topology, WeightedRing, Workload
+from sipml_core.plugin import Communication, GpuModel, Placer, Topology, WeightedOrder, WeightedRing, Workload
 from sipml_core.scheduling import (
     BYTES,
     DemandRule,
@@ -70,12 +70,16 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         refuse_control(scheduler, fabric.circuits)
 
 
-def op_graph(workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1) -> OpGraph:
+def op_graph(
+    workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1, copies: int = 1
+) -> OpGraph:
     """Return the ops of one training step of `samples` samples on one replica.
 
-    With `cp` and `ep` it is one of so many that share sequences, and experts.
+    With `cp` and `ep` it is one of so many that share sequences, and experts; with `copies` it has so many of
+    each head of keys.
     """
-    return (workload if cp == ep == 1 else workload.divided(cp, ep)).graph(samples, precision)
+    workload = workload if cp == ep == 1 else workload.divided(cp, ep)
+    return (workload if copies == 1 else workload.copied(copies)).graph(samples, precision)
 
 
 @attrs.frozen(kw_only=True)
@@ -220,32 +224,43 @@ def lowered(
     tiers: tuple[int, ...],
     rings: tuple[WeightedRing, ...],
     in_network: bool = False,
+    tier_orders: tuple[WeightedOrder, ...] = (),
     library: Library | None = None,
     framework: Framework | None = None,
     reach_hops: int | None = None,
 ) -> Lowering:
     """Return the template with GPUs for all groups.
 
-    `order` as in `Fabric`, `tiers`, `rings` and `in_network` as in `AllReduce`; None: no library and no
-    framework that take time, and nothing is passed on that is further than `reach_hops` on a ring.
+    `order` as in `Fabric`, `tiers`, `rings`, `in_network` and `tier_orders` (`AllReduce.orders`) as in
+    `AllReduce`; None: no library and no framework that take time, and nothing is passed on that is further
+    than `reach_hops` on a ring.
     """
     positions = None if order is None else np.array(order, dtype=np.int32)
     forwarding = RingForwarding(reach_hops=reach_hops, gpus=cluster.gpus) if reach_hops else None
     return Lowering.of(
-        template, cluster, order=positions, tiers=tiers, orders=rings,
+        template, cluster, order=positions, tiers=tiers, orders=rings, tier_orders=tier_orders,
         library=library, in_network=in_network, framework=framework, forwarding=forwarding,
     )  # fmt: skip
 
 
-def library_on(communication: Communication, fabric: Fabric, prices: Prices) -> Library | None:
+#: Largest part of a GPU that kernels of a library take.
+MOST_TAKEN = 0.5
+
+
+def library_on(
+    communication: Communication, fabric: Fabric, prices: Prices, gpu: GpuModel | None = None
+) -> Library | None:
     """Return a communication library on a fabric; None: it costs nothing."""
     if communication.free:
         return None
+    of_gpu = gpu.multiprocessors if gpu is not None else None
+    taken = communication.multiprocessors(prices.replica_gbps)
     return Library(
         communication=communication,
         group_gbps=prices.group_gbps,
         replica_gbps=prices.replica_gbps,
         server=servers_of(fabric),
+        slowdown=min(taken / of_gpu, MOST_TAKEN) if of_gpu else 0.0,
     )
 
 

@@ -52,8 +52,9 @@ class Lowering:
     tiers: tuple[int, ...]
     #: Speed of each GPU relative to the others. [gpus]
     speed: NDArray[np.float64]
-    #: See `Rings.orders`.
+    #: See `Rings.orders` and `Rings.tier_orders`.
     orders: tuple[tuple[tuple[int, ...], float], ...] = ()
+    tier_orders: tuple[tuple[tuple[int, ...], int, float], ...] = ()
     #: See `Rings.library` and `Rings.in_network`.
     library: Library | None = None
     in_network: bool = False
@@ -71,6 +72,7 @@ class Lowering:
         server_gpus: int | None = None,
         tiers: tuple[int, ...] | None = None,
         orders: tuple[tuple[tuple[int, ...], float], ...] = (),
+        tier_orders: tuple[tuple[tuple[int, ...], int, float], ...] = (),
         library: Library | None = None,
         in_network: bool = False,
         framework: Framework | None = None,
@@ -93,6 +95,7 @@ class Lowering:
             tiers=tiers or server_tiers(template.plan, server_gpus),
             speed=speed,
             orders=orders,
+            tier_orders=tier_orders,
             library=library,
             in_network=in_network,
             framework=framework or Framework(),
@@ -162,7 +165,13 @@ class Lowering:
                 builder.depend(marks[-1], mark)
             previous = tasks
             marks.append(mark)
-        return self._passed_on(builder.build(np.concatenate(marks)), groups)
+        return self._slowed(self._passed_on(builder.build(np.concatenate(marks)), groups))
+
+    def _slowed(self, tasks: TaskGraph) -> TaskGraph:
+        """Return the tasks, slowed while the library moves collectives; sends between stages take few channels."""
+        if self.library is None or not self.library.slowdown or tasks.kind is None:
+            return tasks
+        return attrs.evolve(tasks, slowdown=self.library.slowdown, slows=tasks.kind != PIPELINE)
 
     def _passed_on(self, tasks: TaskGraph, groups: int) -> TaskGraph:
         """Return the tasks of the first groups, what is out of reach passed on from GPU to GPU."""
@@ -436,7 +445,7 @@ class Lowering:
     def synchronisation(self, builder: TaskBuilder, tasks: Nodes, priority: int = 0) -> Synchronisation:
         """Return what adds the all-reduces of one iteration, whose last micro-batch are `tasks`."""
         over = self._over_replicas(builder, tasks, priority)
-        return Synchronisation(over=over, tiers=self.tiers, orders=self.orders)
+        return Synchronisation(over=over, tiers=self.tiers, orders=self.orders, tier_orders=self.tier_orders)
 
 
 def _gpu_of(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:

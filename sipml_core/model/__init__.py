@@ -20,7 +20,7 @@ from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.collectivecalls import COLLECTIVE_KINDS, CollectiveCall, CollectiveCost
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.framework import Framework
-from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
+from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape, torus_filled
 from sipml_core.model.hashing import hashed_choice
 from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.modelflops import ModelFlops
@@ -141,4 +141,5 @@ __all__ = [
     "refuse_excess",
     "region_elements",
     "sorted_unique",
+    "torus_filled",
 ]

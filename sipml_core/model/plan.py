@@ -65,7 +65,7 @@ def _rank_order(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: t
 
 @attrs.frozen(kw_only=True)
 class Execution:
-    """How a job runs, but for mp, dp and its batch."""
+    """How a job runs, but for mp, dp, its batch, and what follows from its layout."""
 
     pp: int = option(
         1, validator=at_least(1),
@@ -169,11 +169,6 @@ class Execution:
         doc="on a ring, pass on from GPU to GPU what is beyond the reach of a circuit; false: refuse plans "
         "with such neighbours",
     )
-    keep_gathered: bool = option(
-        True,
-        doc="keep what a group has gathered for a product until the product's gradient is made; false: keep "
-        "the shard and gather it again going backward, as sequence parallelism does",
-    )
     iterations: int = option(
         1,
         validator=between(1, 1000),
@@ -196,6 +191,9 @@ class Plan(Execution):
     dp: int = attrs.field(validator=at_least(1))
     #: Samples in one iteration, all replicas together.
     global_batch: int = attrs.field(validator=at_least(1))
+    #: What a group has gathered for a product is kept until the product's gradient is made; False: its shard
+    #: is kept, and gathered again going backward, as sequence parallelism does.
+    keep_gathered: bool = True
 
     def __attrs_post_init__(self) -> None:
         if self.global_batch % self.dp:
@@ -214,8 +212,6 @@ class Plan(Execution):
                 f"ep must divide the dp={self.dp} replicas over which experts are spread, got {self.ep}; "
                 f"nearest: {_near_divisors(self.dp, self.ep)}"
             )
-        if self.ep > 1 and self.zero == 3:
-            raise ConfigError(f"zero must be at most 2 where experts are spread, got 3 with ep={self.ep}")
         if self.zero and self.counter_rotating:
             raise ConfigError(
                 f"counter_rotating must be false where zero is above 0, got true with zero={self.zero}: "

@@ -82,7 +82,9 @@ def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan, wi
     by_label = {interconnect.label: interconnect for interconnect in experiment.interconnects}
     if topology not in by_label:
         raise ConfigError(unknown("topology", topology, by_label))
-    graph = op_graph(job.workload, plan.micro_samples, experiment.precision, plan.cp, plan.ep)
+    graph = op_graph(
+        job.workload, plan.micro_samples, experiment.precision, plan.cp, plan.ep, job.key_copies(plan)
+    )
     cluster = by_label[topology].cluster
     prices = Prices.flat(cluster.bandwidth_gbps)
     layout = op_layout(graph, job.table.layout, experiment.gpu, cluster, plan, prices)

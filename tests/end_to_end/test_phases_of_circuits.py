@@ -15,7 +15,7 @@ PHASE = "circuits are planned at the ends of phases of the job"
 
 def tables(topologies, engine=None, **plan):
     """Half a GPT on 16 GPUs at 250 Gbps: two stages of two GPUs, four replicas, eight micro-batches each."""
-    usual = {"mp": 2, "pp": 2, "global_batch": 64, "micro_batch": 2, "exchange": "direct"}
+    usual = {"mp": 2, "pp": 2, "global_batch": 64, "micro_batch": 2, "exchange": "direct", "layout": "auto"}
     return {
         "title": "phases",
         "cluster": {"gpus": 16, "bandwidth_gbps": 250},

@@ -59,6 +59,7 @@ def test_a_bus_bandwidth_becomes_a_time(by_name):
     assert row.measured_us == pytest.approx(1.75 * 2**20 / 18e3)
 
 
+@pytest.mark.interconnects
 @pytest.mark.parametrize(
     ("name", "largest"),
     [
