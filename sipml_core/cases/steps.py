@@ -29,6 +29,7 @@ from sipml_core.model import (
     TaskGraph,
     refuse_excess,
 )
+from sipml_core.model import precision as model_precision
 from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
 from sipml_core.plugin import Communication, GpuModel, Placer, Topology, WeightedOrder, WeightedRing, Workload
@@ -124,6 +125,7 @@ def op_layout(
     return choose_splits(
         graph, gpu, cluster, mp=plan.mp, dp=plan.replicas,
         tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full", stages=plan.pp, times=times,
+        gradient_bytes=plan.gradient_bytes(model_precision(graph.precision)) if plan.fp32_gradients else None,
     )  # fmt: skip
 
 
@@ -186,10 +188,17 @@ def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: 
     """Return a device of the replica for each sub-op, of `limits.devices` for each stage."""
     if plan.pp == 1:
         return placer.place(graph, limits)
-    # An op takes as long as its longest part: the parts are on as many devices.
-    time_us = np.maximum.reduceat(graph.duration_us, graph.first[:-1])
-    part = cut_stages(graph.graph, time_us, plan.model_parts, plan.stage_tolerance)
-    return place_in_stages(placer, graph, limits, part, plan.pp)
+    return place_in_stages(placer, graph, limits, model_parts(graph, plan), plan.pp)
+
+
+def model_parts(graph: BalancedGraph, plan: Plan) -> NDArray[np.int32]:
+    """Return the contiguous part of the model that each op is in; part c is on stage c mod pp. [ops]"""
+    return cut_stages(graph.graph, op_times_us(graph), plan.model_parts, plan.stage_tolerance, plan.stages)
+
+
+def op_times_us(graph: BalancedGraph) -> NDArray[np.float64]:
+    """Return how long each op takes: as its longest part, for parts are on as many devices. [ops] [us]"""
+    return np.asarray(np.maximum.reduceat(graph.duration_us, graph.first[:-1]))
 
 
 def group_template(
