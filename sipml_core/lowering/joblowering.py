@@ -168,7 +168,7 @@ class Lowering:
         return self._slowed(self._passed_on(builder.build(np.concatenate(marks)), groups))
 
     def _slowed(self, tasks: TaskGraph) -> TaskGraph:
-        """Return the tasks, slowed while the library moves collectives; sends between stages take few channels."""
+        """Return the tasks, slowed while collectives move; sends between stages take few channels."""
         if self.library is None or not self.library.slowdown or tasks.kind is None:
             return tasks
         return attrs.evolve(tasks, slowdown=self.library.slowdown, slows=tasks.kind != PIPELINE)
