@@ -201,6 +201,11 @@ class Lowering:
         """Return the iteration of each transfer of `tasks`, from 0. [transfers]"""
         return np.asarray(tasks.priority[tasks.compute_tasks :] // self.priorities, dtype=np.int64)
 
+    def stage_of(self, tasks: TaskGraph) -> NDArray[np.int64]:
+        """Return the pipeline stage of the sender of each transfer of `tasks`, from 0. [transfers]"""
+        device = np.argsort(self.gpu_of.reshape(-1)) % self.plan.replica_gpus  # of each GPU
+        return np.asarray(device[tasks.src] // self.plan.mp, dtype=np.int64)
+
     @property
     def priorities(self) -> int:
         """Return how many priorities one iteration uses: tasks and activations first, then its buckets."""
