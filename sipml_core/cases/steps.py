@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
-from sipml_core.experiment import Interconnect
+from sipml_core.experiment import Interconnect, Job
 from sipml_core.lowering import GroupTasks, GroupTemplate, Library, Lowering, RingForwarding, Trees
 from sipml_core.model import (
     BalancedGraph,
@@ -37,6 +37,7 @@ from sipml_core.scheduling import (
     BYTES,
     DemandRule,
     ScheduledCircuits,
+    TransferParts,
     driven,
     refuse_control,
 )
@@ -86,21 +87,22 @@ def op_graph(
 class DegreesOfWorkload:
     """Degrees of experts and context that a workload can have: what refusals for memory ask for."""
 
-    workload: Workload
+    job: Job
     precision: str
-    layout: str
 
     def allows(self, plan: Plan) -> bool:
         """Return whether the model runs under the degrees of a plan."""
         try:
-            self.workload.check_plan(plan, self.layout)
+            self.job.workload.check_plan(plan, self.job.table.layout)
         except ConfigError:
             return False
         return True
 
     def graph(self, plan: Plan) -> OpGraph:
         """Return the ops of one replica under a plan."""
-        return op_graph(self.workload, plan.micro_samples, self.precision, plan.cp, plan.ep)
+        return op_graph(
+            self.job.workload, plan.micro_samples, self.precision, plan.cp, plan.ep, self.job.key_copies(plan)
+        )
 
 
 def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:
@@ -305,7 +307,7 @@ def circuits_for(
     network: Network | None = None,
     rule: DemandRule = BYTES,
     gates: NDArray[np.int64] | None = None,
-    iteration: NDArray[np.int64] | None = None,
+    parts: TransferParts | None = None,
 ) -> Driven:
     """Return the network that the tasks use, with circuits planned for all of their traffic.
 
@@ -315,8 +317,8 @@ def circuits_for(
         Of the tasks on the fabric; None: made here.
     rule, gates
         See `ScheduledCircuits`.
-    iteration
-        Of each transfer, where it is known: for `replan = "phase"`. [transfers]
+    parts
+        Of the tasks, where circuits are planned for the phases of the job: see `transfer_parts`.
 
     Raises
     ------
@@ -332,7 +334,15 @@ def circuits_for(
         return Driven(network=network, circuits=None)
     network, circuits = driven(
         fabric, scheduler, estimator, tasks, network,
-        rule=rule, gates=gates, replan_above=interconnect.circuit_keys.replan_above,
-        iteration=iteration if interconnect.circuit_keys.replan == "phase" else None,
+        rule=rule, gates=gates, replan_above=interconnect.circuit_keys.replan_above, parts=parts,
     )  # fmt: skip
     return Driven(network=network, circuits=circuits)
+
+
+def transfer_parts(interconnect: Interconnect, lowering: Lowering, tasks: TaskGraph) -> TransferParts | None:
+    """Return the parts of the job that `replan` of the interconnect tells apart; None: it does not."""
+    replan = interconnect.circuit_keys.replan
+    if replan == "interval":
+        return None
+    stage = lowering.stage_of(tasks) if replan == "stage" else None
+    return TransferParts(iteration=lowering.iteration_of(tasks), stage=stage)
