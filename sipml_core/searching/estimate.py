@@ -3,12 +3,13 @@
 One group, or those that fill one server, are lowered and simulated as if all others did the same at
 the same time. A link gives them the part of its capacity
 that their bytes are of all the bytes that the job sends over it. Circuits that are set once carry what the
-plan for the traffic of the whole job gives them. Those that are re-planned follow demand: pairs share
-what circuits share (ports; the fibres of a ring), as packets would.
+plan for the traffic of the whole job gives them. Those that are re-planned follow demand: on switches
+pairs get their share of the ports at every interval, by what the estimator of the experiment expects
+(`followedcircuits`); on other media, such as the fibres of a ring, they share it as packets would.
 
 Where the groups of the job are alike the estimate is the simulation. It leaves out what sets groups
-apart (circuits that differ from group to group, noise), and of re-planning the wait for the next plan, the
-dark time and that circuits are whole.
+apart (circuits that differ from group to group, noise), and of re-planning on switches that circuits are
+whole, on other media also the wait for the next plan and the dark time.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ from numpy.typing import NDArray
 from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic
 from sipml_core.engine import simulate
 from sipml_core.lowering import Lowering
-from sipml_core.model import Network, PairIndex, TaskGraph
+from sipml_core.model import CircuitControl, CircuitParts, Network, PairIndex, TaskGraph
+from sipml_core.searching.followedcircuits import FollowedCircuits
 
 
 @attrs.frozen(kw_only=True)
@@ -48,10 +50,15 @@ def estimate(case: Case, reuse: Reuse) -> Estimate:
 def _of_variant(traffic: CaseTraffic) -> Estimate:
     variant = traffic.variant
     lowering = _one_iteration(traffic.lowering)
-    tasks = lowering.tasks(_groups(lowering, variant.fabric.hints.server_gpus))
-    network = _share(traffic, tasks)
+    groups = _groups(lowering, variant.fabric.hints.server_gpus)
+    tasks, control = lowering.tasks(groups), variant.fabric.circuits
+    driver: FollowedCircuits | None = None
+    if control is not None and _follows(traffic, control):
+        network, driver = _followed(traffic, control, tasks, groups)
+    else:
+        network = _share(traffic, tasks)
     return Estimate(
-        iteration_us=simulate(tasks, network, queue=variant.case.engine.queue).total_us,
+        iteration_us=simulate(tasks, network, driver=driver, queue=variant.case.engine.queue).total_us,
         all_reduce=variant.plan.all_reduce,
         exchange=variant.plan.exchange,
         memory_bytes=variant.memory_bytes,
@@ -72,6 +79,46 @@ def _one_iteration(lowering: Lowering) -> Lowering:
     speed = lowering.speed.copy()
     speed[lowering.gpu_of] = speed[lowering.gpu_of].min(axis=0)
     return attrs.evolve(lowering, template=template, speed=speed)
+
+
+def _follows(traffic: CaseTraffic, control: CircuitControl) -> bool:
+    """Return whether circuits are re-planned for what is asked, and share nothing but ports."""
+    none, interconnect = np.zeros(0, dtype=np.int32), traffic.variant.case.interconnect
+    return (
+        control.interval_us is not None
+        and interconnect.circuit_keys.replan == "interval"
+        and interconnect.estimator is not None
+        and control.packets is None
+        and not isinstance(control, CircuitParts)
+        and control.media(none, none) is None
+    )
+
+
+def _followed(
+    traffic: CaseTraffic, control: CircuitControl, tasks: TaskGraph, groups: int
+) -> tuple[Network, FollowedCircuits]:
+    """Return the network of the first groups, its ports wholly theirs, and who drives their circuits.
+
+    What they send to other groups takes as much of the ports there as others take of theirs.
+    """
+    whole, interconnect = traffic.network, traffic.variant.case.interconnect
+    index = PairIndex(whole.gpus)
+    pair = np.searchsorted(index.key(whole.pair_src, whole.pair_dst), index.key(tasks.src, tasks.dst))
+    network = attrs.evolve(whole, transfer_pair=pair)
+    own_bytes = network.link_bytes(tasks.size_bytes)[network.first_circuit :]
+    own = np.flatnonzero(own_bytes > 0)
+    # Place of each GPU among the first groups, of those in others that of its image. [gpus]
+    place = np.argsort(traffic.lowering.gpu_of.reshape(-1)) % (groups * traffic.lowering.plan.replica_gpus)
+    assert interconnect.estimator is not None
+    return network, FollowedCircuits(
+        control=control,
+        forecast=interconnect.estimator.start_where(network, tasks, crowded=lambda: False),
+        own=own,
+        sender=place[network.circuit_src[own]],
+        receiver=place[network.circuit_dst[own]],
+        total_bytes=own_bytes[own],
+        circuits=len(network.circuit_src),
+    )
 
 
 def _share(traffic: CaseTraffic, tasks: TaskGraph) -> Network:
