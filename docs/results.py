@@ -19,7 +19,14 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 
 from result_tables import common, measured, networks, paper, servers
 
-PAGES = ("which-network.md", "validation.md", "communication.md", "reproduction.md", "electrical.md")
+PAGES = (
+    "which-network.md",
+    "photonic.md",
+    "validation.md",
+    "communication.md",
+    "reproduction.md",
+    "electrical.md",
+)
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.S)
 BLOCKS: dict[str, Callable[[], str]] = {
     **servers.BLOCKS,
