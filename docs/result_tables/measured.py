@@ -127,8 +127,8 @@ def measured_closing() -> str:
         "measured by",
         "bias",
         "compute faster by",
-        "exposed communication times",
-        "without exposed tensor",
+        "waits for communication by",
+        "tensor waits hidden",
     ]
     return common.table(head, lines) if lines else "No source of training steps is biased beyond 10 %.\n"
 
@@ -155,6 +155,10 @@ def _factors(mine: list[Row]) -> list[str]:
     ]
 
 
+#: Columns of times that are compared.
+TIMES = ("measured_us", "predicted_us")
+
+
 def measured_scaling() -> str:
     """Return what pairs of rows lose by scaling: the same model and micro-batch on more GPUs."""
     of: dict[tuple[str, str], list[Row]] = {}
@@ -168,9 +172,11 @@ def measured_scaling() -> str:
         if first["gpus"] != last["gpus"]:
             fitted = "calibrated" if "true" in (first["fitted"], last["fitted"]) else ""
             lines.append(
-                [_gpu(first), setup, f"{first['gpus']} to {last['gpus']}", fitted,
-                 *(common.signed(float(last[key]) / float(first[key])) for key in ("measured_us", "predicted_us"))]
-            )  # fmt: skip
+                [
+                    *(_gpu(first), setup, f"{first['gpus']} to {last['gpus']}", fitted),
+                    *(common.signed(float(last[us]) / float(first[us])) for us in TIMES),
+                ]
+            )
     head = ["GPU", "what ran", "GPUs", "", "time, measured", "predicted"]
     return common.table(head, lines, numbers_from=4) if lines else common.missing("validation")
 

@@ -19,7 +19,7 @@ from sipml_core.cases.remedies import Gain, case_of, gains
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import ExperimentRun, run_experiment, with_speedups
 from sipml_core.cases.simulating import SimulatedCase, simulate_case, simulate_variants
-from sipml_core.cases.steps import balanced_graph, op_graph, op_layout
+from sipml_core.cases.steps import balanced_graph, model_parts, op_graph, op_layout, op_times_us
 
 __all__ = [
     "ACCURACY",
@@ -46,8 +46,10 @@ __all__ = [
     "gains",
     "goal_of",
     "hashes_of_files",
+    "model_parts",
     "op_graph",
     "op_layout",
+    "op_times_us",
     "options_text",
     "outcome_of",
     "package_versions",

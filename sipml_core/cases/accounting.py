@@ -241,10 +241,11 @@ def _unused(compiled: CompiledCase) -> Iterator[str]:
     if name != usual and (control is None or control.interval_us is None):
         why = "there are no circuits" if control is None else "circuits are set once, for the whole traffic"
         yield f"estimator {name!r} is not used: {why}"
-    elif name != usual and interconnect.circuit_keys.replan == "phase":
+    elif name != usual and interconnect.circuit_keys.replan != "interval":
         yield f"estimator {name!r} is not used: circuits are planned for the traffic of each phase"
-    if interconnect.circuit_keys.replan == "phase" and (control is None or control.interval_us is None):
+    replan = interconnect.circuit_keys.replan
+    if replan != "interval" and (control is None or control.interval_us is None):
         why = "there are no circuits" if control is None else "circuits are set once; give interval_us"
-        yield f"replan 'phase' is not used: {why}"
+        yield f"replan {replan!r} is not used: {why}"
     if control is None and interconnect.circuit_keys.demand != "bytes":
         yield f"demand {interconnect.circuit_keys.demand!r} is not used: there are no circuits"

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.steps import Driven, circuits_for, first_groups, whole_job
+from sipml_core.cases.steps import Driven, circuits_for, first_groups, transfer_parts, whole_job
 from sipml_core.cases.variants import Variant
 from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, Symmetry, TrafficBytes, symmetry
 from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
@@ -153,7 +153,7 @@ def prepared_variant(
         tasks,
         rule=rule,
         gates=gates,
-        iteration=lowering.iteration_of(tasks),
+        parts=transfer_parts(case.interconnect, lowering, tasks),
     )
     made = CompiledCase(
         variant=variant,
@@ -215,7 +215,8 @@ def _folded(
     made = _of_first_groups(variant, found, reuse, None)
     assert made.folded is not None
     part = attrs.evolve(fabric, circuits=found.control)
-    driven = circuits_for(interconnect, part, made.tasks, made.network, rule, gates)
+    parts = transfer_parts(interconnect, lowering, made.tasks)
+    driven = circuits_for(interconnect, part, made.tasks, made.network, rule, gates, parts)
     return PreparedCase.of(attrs.evolve(made, circuits=driven.circuits))
 
 
@@ -248,8 +249,6 @@ def _refuse_unforeseen(variant: Variant) -> None:
     if interconnect.cluster.jitter:
         raise NoSymmetryError("jitter gives every task a duration of its own")
     replanned = control is not None and control.interval_us is not None
-    if replanned and interconnect.circuit_keys.replan == "phase":
-        raise NoSymmetryError("circuits are planned again when a phase of the whole job has ended")
     for component in (interconnect.scheduler, interconnect.estimator):
         if replanned and component and not isinstance(component, TreatsAlike):
             raise NoSymmetryError(

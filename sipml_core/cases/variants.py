@@ -191,7 +191,7 @@ def variants_of(
         case.job.key_copies(plan),
     )  # fmt: skip
     layout = case.job.table.layout
-    degrees = DegreesOfWorkload(workload=case.job.workload, precision=case.precision, layout=layout)
+    degrees = DegreesOfWorkload(job=case.job, precision=case.precision)
     check_parameters(graph, plan, case.gpu.memory_bytes, degrees)
     # Only the layout that is chosen by cost depends on the network.
     paid = prices if layout == "auto" else Prices.flat(cluster.bandwidth_gbps)

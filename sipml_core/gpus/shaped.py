@@ -33,9 +33,10 @@ SPLIT_K = 256
 TILE_STEPS = 192
 
 #: Bytes that kernels of an eager framework move, over those of one fused kernel, of mixed precision. PyTorch
-#: works out softmax and loss in fp32, one kernel for each step: from 2 bytes to 4, scaled, masked, softmax, back
-#: to 2 bytes are 6 + 8 + 8 + 8 + 6 bytes for each score where one kernel has 2 + 2; their gradients 6 + 12 + 8 +
-#: 8 + 6 for 6. The loss: to 4 bytes and log-softmax 6 + 8 for 2, and 8 + 6 for 4. Counted, not fitted.
+#: works out softmax and loss in fp32, one kernel for each step: from 2 bytes to 4, scaled, masked, softmax,
+#: back to 2 bytes are 6 + 8 + 8 + 8 + 6 bytes for each score where one kernel has 2 + 2; their gradients
+#: 6 + 12 + 8 + 8 + 6 for 6. The loss: to 4 bytes and log-softmax 6 + 8 for 2, and 8 + 6 for 4. Counted, not
+#: fitted.
 EAGER_PASSES = {
     ("softmax", Phase.FORWARD): 9.0,
     ("softmax", Phase.BACKWARD): 40.0 / 6.0,
@@ -97,7 +98,7 @@ class ShapedGpu(Roofline):
         return super().op_time_us(work) + self._cast_us(work)
 
     def _cast_us(self, work: OpWork) -> float:
-        """Return what it takes to make FP8 of what a product of weights reads, in kernels of their own. [us]"""
+        """Return what kernels take that make FP8 of what a product of weights reads. [us]"""
         if work.precision != "fp8" or work.kind != "matmul":
             return 0.0
         elements = sum(product.batch * product.m * product.k for product in work.products)

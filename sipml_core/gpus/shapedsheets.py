@@ -81,7 +81,8 @@ def _options(sheet: _Sheet) -> type[Any]:
         ramp_us: float = ramp_option(3.0)
         kernels: str = option(
             "fused", validator=one_of("fused", "eager"),
-            doc='softmax and loss in one kernel each ("fused"), or in several, in fp32, as PyTorch does ("eager")',
+            doc='softmax and loss in one kernel each ("fused"), or in several in fp32, as PyTorch has them '
+            '("eager")',
         )  # fmt: skip
 
     return Options

@@ -168,7 +168,7 @@ class Lowering:
         return self._slowed(self._passed_on(builder.build(np.concatenate(marks)), groups))
 
     def _slowed(self, tasks: TaskGraph) -> TaskGraph:
-        """Return the tasks, slowed while the library moves collectives; sends between stages take few channels."""
+        """Return the tasks, slowed while collectives move; sends between stages take few channels."""
         if self.library is None or not self.library.slowdown or tasks.kind is None:
             return tasks
         return attrs.evolve(tasks, slowdown=self.library.slowdown, slows=tasks.kind != PIPELINE)
@@ -200,6 +200,11 @@ class Lowering:
     def iteration_of(self, tasks: TaskGraph) -> NDArray[np.int64]:
         """Return the iteration of each transfer of `tasks`, from 0. [transfers]"""
         return np.asarray(tasks.priority[tasks.compute_tasks :] // self.priorities, dtype=np.int64)
+
+    def stage_of(self, tasks: TaskGraph) -> NDArray[np.int64]:
+        """Return the pipeline stage of the sender of each transfer of `tasks`, from 0. [transfers]"""
+        device = np.argsort(self.gpu_of.reshape(-1)) % self.plan.replica_gpus  # of each GPU
+        return np.asarray(device[tasks.src] // self.plan.mp, dtype=np.int64)
 
     @property
     def priorities(self) -> int:

@@ -327,7 +327,7 @@ class Communication(Component):
     free: ClassVar[bool] = False
 
     def multiprocessors(self, gbps: float) -> int:
-        """Return how many multiprocessors of a GPU its kernels take to send at `gbps`, from what computes there."""
+        """Return how many multiprocessors its kernels take from what computes, to send at `gbps`."""
         return 0
 
     @abstractmethod

@@ -21,7 +21,7 @@ CSV_FILE, MEMORY_FILE, PICTURE = "measured.csv", "footprints.csv", "measured.png
 def write_predictions(
     found: Sequence[Prediction], memory: Sequence[Footprint], folder: Path, picture: bool
 ) -> list[Path]:
-    """Write measured.csv, footprints.csv if there are any, and measured.png with `picture`; return the files."""
+    """Write measured.csv, footprints.csv if there are any, measured.png with `picture`; return the files."""
     prepare_folder(folder)
     contents = {CSV_FILE: _csv(found, Prediction)}
     if memory:

@@ -9,7 +9,6 @@ import attrs
 
 from sipml_core.cases import Reuse, compile_case
 from sipml_core.plugin import Registry
-from sipml_core.validating.runnable import case_of
 from sipml_core.validating.rows import (
     MeasuredRow,
     column,
@@ -18,6 +17,7 @@ from sipml_core.validating.rows import (
     read_csv,
     training_tables,
 )
+from sipml_core.validating.runnable import case_of
 from sipml_core.validating.trainingrows import SIMUMAX
 
 _GIB = 2.0**30
@@ -56,7 +56,7 @@ def footprint_rows() -> Iterator[tuple[MeasuredRow, str, float]]:
                 source=row["source"],
                 gpu=row["gpu"],
                 gpus=int(row["gpus"]),
-                setup=f"{row['model']} of {row['layers']} layers, {row['sequence']} tokens, "
+                setup=f"{row['model']}, {row['layers']} layers, {row['sequence']} tokens, "
                 f"{degrees_text(**degrees)}"
                 + (f", ZeRO-{row['zero']}" if row["counted"] == "states" else ""),
                 measured_us=0.0,
@@ -68,7 +68,7 @@ def footprint_rows() -> Iterator[tuple[MeasuredRow, str, float]]:
 
 
 def _tables(row: dict[str, str], degrees: dict[str, int]) -> dict[str, Any]:
-    """Return the experiment: Megatron-LM's plan with sequence parallelism, as many micro-batches as stages."""
+    """Return the experiment: Megatron-LM's plan, sequence-parallel, as many micro-batches as stages."""
     batches = max(degrees["pp"], 2)
     plan = {
         "mp": degrees["tp"], "pp": degrees["pp"], "dp": degrees["dp"], "micro_batch": 1,

@@ -75,7 +75,7 @@ def test_experts_and_context_pay_the_library_too(run, tmp_path, plan):
 
 
 def test_gpus_compute_slower_while_gradients_are_summed(run):
-    """24 of 108 multiprocessors are taken while buckets move beside the backward pass, and no longer than that.
+    """24 of 108 multiprocessors are taken while buckets move beside the backward pass, and no longer.
 
     Folding changes nothing: every replica sends when the first does.
     """

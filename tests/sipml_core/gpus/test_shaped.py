@@ -102,7 +102,7 @@ def test_fp8_is_for_products_of_weights_alone():
 
 
 def test_what_a_product_in_fp8_reads_is_cast_first():
-    """8192 x 8192 elements, 2 bytes read and 2 written at 0.85 of 7700 GB/s; half of it in the backward pass."""
+    """8192 x 8192 elements, 2 bytes read and 2 written at 0.85 of 7700 GB/s; half when going backward."""
     model = B200Sxm(B200Sxm.Options(bandwidth_efficiency={"other": 0.85}))
     asked = work(precision="fp8")
     cast_us = 4 * 8192**2 / (7700e3 * 0.85)
@@ -113,7 +113,7 @@ def test_what_a_product_in_fp8_reads_is_cast_first():
 
 
 def test_eager_kernels_pass_over_scores_several_times():
-    """Softmax of 4 bytes an element takes 36, its gradient 40 where one kernel moves 6; all else is the same."""
+    """Softmax of 4 bytes an element takes 36, its gradient 40 where one kernel moves 6; products the same."""
     fused, eager = (A100Sxm80(A100Sxm80.Options(kernels=kernels)) for kernels in ("fused", "eager"))
     scores = attrs.evolve(work(kind="softmax", products=False), flops=0.0, memory_bytes=4e9)
     assert eager.memory_us(scores) == pytest.approx(9 * fused.memory_us(scores))
