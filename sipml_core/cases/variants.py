@@ -15,7 +15,7 @@ from sipml_core.cases.steps import balanced_graph, op_graph, placed, slice_times
 from sipml_core.errors import ConfigError
 from sipml_core.lowering import MemoryUse, Trees, check_parameters, memory_need, replica_tasks
 from sipml_core.model import Fabric, GroupShape, LinkTable, Placement, Plan, Prices, ReplicaShape
-from sipml_core.placement import check_reach, placement_limits
+from sipml_core.placement import check_reach, expert_grid, grid_peers, placement_limits
 from sipml_core.plugin import AllReduce, Exchange, WeightedRing
 
 #: Members of a group, at most, between which links without a switch are looked for.
@@ -43,6 +43,8 @@ class Variant:
     rings: tuple[WeightedRing, ...]
     #: Switches add up what the replicas send.
     in_network: bool = False
+    #: Grid over which replicas pass on rows of experts, see `expert_grid`; of one axis: straight.
+    grid: tuple[int, ...] = ()
 
     @property
     def memory_bytes(self) -> float:
@@ -79,6 +81,16 @@ def gpus_of(fabric: Fabric, plan: Plan) -> NDArray[np.int32]:
     order = fabric.hints.order
     gpu_at = np.arange(plan.gpus, dtype=np.int32) if order is None else order
     return np.asarray(gpu_at, dtype=np.int32)[plan.positions]
+
+
+def block_grid(fabric: Fabric, plan: Plan) -> tuple[int, ...]:
+    """Return the grid over which replicas pass on rows of experts; of one axis where all are peers."""
+    degree = fabric.hints.degree
+    if not plan.forwarding or degree is None:
+        return (plan.ep,)
+    others = plan.block_peers - (plan.ep - 1) + plan.stage_peers + min(2, plan.mp - 1)
+    others += 0 if plan.replicas == plan.ep else plan.ring_peers
+    return expert_grid(plan.ep, degree - others, plan.stride("ep"), fabric.hints.reach_hops)
 
 
 def own_links(fabric: Fabric, groups: NDArray[np.int32]) -> LinkTable:
@@ -153,10 +165,16 @@ def variants_of(
     check_reach(plan, reach_hops)
     replicas = replica_shape(fabric, plan)
     trees = exchange_trees(exchange, group)
+    grid = block_grid(fabric, plan)
+    ring_peers, block_peers = plan.ring_peers, plan.block_peers
+    if len(grid) > 1:
+        # Rows, and gradients on their way to the next replica of a block, go over the grid.
+        block_peers += grid_peers(grid, plan.stride("ep"), fabric.hints.reach_hops) - (plan.ep - 1)
+        ring_peers = 0 if plan.replicas == plan.ep else ring_peers
     limits = placement_limits(
         plan.mp, plan.replicas, fabric.hints.degree, reach_hops,
-        ring_peers=plan.ring_peers, stage_peers=plan.stage_peers, block_peers=plan.block_peers,
-        chain=trees.relays and not trees.direct,
+        ring_peers=ring_peers, stage_peers=plan.stage_peers, block_peers=block_peers,
+        chain=trees.relays and not trees.direct, forwarding=plan.forwarding,
     )  # fmt: skip
     graph = reuse(
         op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep,
@@ -185,6 +203,7 @@ def variants_of(
             tiers=all_reduce.tiers(replicas),
             rings=all_reduce.rings(replicas),
             in_network=all_reduce.in_network,
+            grid=grid,
         )
         for all_reduce in offered_all_reduces(case, replicas)
     ]
