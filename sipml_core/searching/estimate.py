@@ -8,7 +8,9 @@ what circuits share (ports; the fibres of a ring), as packets would.
 
 Where the groups of the job are alike the estimate is the simulation. It leaves out what sets groups
 apart (circuits that differ from group to group, noise), and of re-planning the wait for the next plan, the
-dark time and that circuits are whole.
+dark time and that circuits are whole. Replicas that send each other rows of experts or keys are the
+exception: blocks of them that are alike are folded as in a run, and short iterations with experts have their
+circuits planned.
 """
 
 from __future__ import annotations
@@ -17,10 +19,14 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic
+from sipml_core.cases import Case, CaseTraffic, Reuse, Variant, case_traffic, compile_variant
 from sipml_core.engine import simulate
-from sipml_core.lowering import Lowering
+from sipml_core.errors import StalledError, TooSlowError
+from sipml_core.lowering import Lowering, NoSymmetryError, fold
 from sipml_core.model import Network, PairIndex, TaskGraph
+
+#: Plans of circuits, at most, that an estimate makes itself.
+MAX_PLANS = 500
 
 
 @attrs.frozen(kw_only=True)
@@ -41,21 +47,73 @@ def estimate(case: Case, reuse: Reuse) -> Estimate:
     InfeasibleError
         As `compile_case`.
     """
-    found = [_of_variant(traffic) for traffic in case_traffic(case, reuse)]
+    found = [_of_variant(traffic, reuse) for traffic in case_traffic(case, reuse)]
     return min(found, key=lambda estimate: estimate.iteration_us)
 
 
-def _of_variant(traffic: CaseTraffic) -> Estimate:
+def _of_variant(traffic: CaseTraffic, reuse: Reuse) -> Estimate:
     variant = traffic.variant
-    lowering = _one_iteration(traffic.lowering)
-    tasks = lowering.tasks(_groups(lowering, variant.fabric.hints.server_gpus))
-    network = _share(traffic, tasks)
+    tasks, network = _in_a_block(traffic) or _first_groups(traffic)
+    shared_us = simulate(tasks, network, queue=variant.case.engine.queue).total_us
     return Estimate(
-        iteration_us=simulate(tasks, network, queue=variant.case.engine.queue).total_us,
+        iteration_us=_with_plans(variant, reuse, shared_us) or shared_us,
         all_reduce=variant.plan.all_reduce,
         exchange=variant.plan.exchange,
         memory_bytes=variant.memory_bytes,
     )
+
+
+def _with_plans(variant: Variant, reuse: Reuse, shared_us: float) -> float | None:
+    """Return an iteration with circuits as they are re-planned; None: it is long, or sharing says as much.
+
+    Rows of experts that go to more GPUs than a plan has circuits for wait for the next plan, layer after
+    layer, and messages last about as long as a plan.
+    """
+    control, plan = variant.fabric.circuits, variant.plan
+    if control is None or control.interval_us is None or plan.ep == 1 or plan.iterations > 1:
+        return None
+    limit_us = MAX_PLANS * control.interval_us
+    if shared_us > limit_us:
+        return None
+    compiled = compile_variant(variant, reuse)
+    try:
+        return simulate(
+            compiled.tasks,
+            compiled.network,
+            driver=compiled.circuits,
+            queue=variant.case.engine.queue,
+            max_time_us=2 * limit_us,
+        ).total_us
+    except (StalledError, TooSlowError):
+        return None
+
+
+def _in_a_block(traffic: CaseTraffic) -> tuple[TaskGraph, Network] | None:
+    """Return the first blocks, which send to the images of those that they stand for; None: they do not.
+
+    Where replicas send each other rows or keys all the time, sharing a link with what comes in from another
+    block by the bytes of an iteration says little. See `fold`, which this is but for what changes while the
+    job runs.
+    """
+    if traffic.lowering.plan.block == 1:
+        return None
+    lowering = _one_iteration(traffic.lowering)
+    network, capacity_gbps = _sharing(traffic)
+    plain = attrs.evolve(
+        network, link_gbps=capacity_gbps, first_circuit=len(capacity_gbps), circuit_src=[], circuit_dst=[]
+    )
+    try:
+        folded = fold(traffic.pairs, plain, capacity_gbps, tasks_of=lambda _, groups: lowering.tasks(groups))
+    except NoSymmetryError:
+        return None
+    return folded.tasks, folded.network
+
+
+def _first_groups(traffic: CaseTraffic) -> tuple[TaskGraph, Network]:
+    """Return the first groups and their part of each link."""
+    lowering = _one_iteration(traffic.lowering)
+    tasks = lowering.tasks(_groups(lowering, traffic.variant.fabric.hints.server_gpus))
+    return tasks, _share(traffic, tasks)
 
 
 def _groups(lowering: Lowering, server_gpus: int | None) -> int:
