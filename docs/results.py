@@ -3,9 +3,9 @@
 python docs/results.py            write it
 python docs/results.py --check    say which pages are stale; exit status 1 if any is
 
-A page holds the text of a block between `<!-- results: NAME -->` and `<!-- end of results -->`; the functions
-that write the blocks are in docs/result_tables. The CSV files come from `python -m sipml_core reproduce ...`
-`--out docs/results` and from scripts in benchmarks.
+A page holds the text of a block between `<!-- results: NAME -->` and `<!-- end of results -->`; the
+functions that write the blocks, and draw figures, are in docs/result_tables. The CSV files come from
+`python -m sipml_core reproduce ... --out docs/results` and from scripts in benchmarks.
 """
 
 from __future__ import annotations
@@ -17,15 +17,19 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from result_tables import common, measured, networks, paper, servers
+from result_tables import circuit_figures, circuits, common, measured, networks, paper, servers
 
-PAGES = ("which-network.md", "validation.md", "communication.md", "reproduction.md", "electrical.md")
+PAGES = (
+    "which-network.md", "validation.md", "communication.md", "reproduction.md", "electrical.md",
+    "circuit-planning.md", "sip-ocs.md",
+)  # fmt: skip
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.S)
 BLOCKS: dict[str, Callable[[], str]] = {
     **servers.BLOCKS,
     **paper.BLOCKS,
     **measured.BLOCKS,
     **networks.BLOCKS,
+    **circuits.BLOCKS,
 }
 
 
@@ -40,6 +44,15 @@ def stale() -> Iterator[Path]:
         text = (common.DOCS / name).read_text(encoding="utf-8")
         if filled(text) != text:
             yield common.DOCS / name
+    for name in circuit_figures.FIGURES:
+        path = figure_path(name)
+        if not path.exists() or circuit_figures.digest(name) not in path.read_text(encoding="utf-8"):
+            yield path
+
+
+def figure_path(name: str) -> Path:
+    """Return where the figure of a result is."""
+    return common.DOCS / f"{name}.svg"
 
 
 def main() -> None:
@@ -47,7 +60,8 @@ def main() -> None:
     found = list(stale())
     for path in found:
         if "--check" not in sys.argv:
-            path.write_text(filled(path.read_text(encoding="utf-8")), encoding="utf-8")
+            drawn = circuit_figures.FIGURES[path.stem]() if path.suffix == ".svg" else None
+            path.write_text(drawn or filled(path.read_text(encoding="utf-8")), encoding="utf-8")
         print(f"{'stale' if '--check' in sys.argv else 'wrote'}: {path.relative_to(common.DOCS.parent)}")
     if found and "--check" in sys.argv:
         sys.exit("run python docs/results.py")

@@ -50,7 +50,21 @@ class RingPlan(CircuitPlan):
     #: The plan repeats after so many GPUs; all of them if it does not.
     period: int
 
-    @property
+    def stays(self, previous: CircuitPlan) -> bool:
+        """Return whether every pair has the wavelengths that it had, and nothing is dark."""
+        return (
+            isinstance(previous, RingPlan)
+            and np.array_equal(self.kept_gbps, self.gbps)
+            and not self.dark_us.any()
+            and np.array_equal(self.circuit_index, previous.circuit_index)
+            and np.array_equal(self.circuit_pair, previous.circuit_pair)
+            and np.array_equal(self.circuit_direction, previous.circuit_direction)
+            and np.array_equal(self.dst, previous.dst)
+            and np.array_equal(self.src, previous.src)
+            and np.array_equal(self.gbps, previous.gbps)
+        )
+
+    @cached_property
     def circuits(self) -> Lightpaths:
         """Return the circuits with their wavelengths."""
         return Lightpaths(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import attrs
 import numpy as np
@@ -53,7 +54,7 @@ def fit_library(
     defaults = {name: float(getattr(Nccl.Options(), name)) for name in names}
     most = {name: 1.0 for name in names if name.endswith("efficiency")}
 
-    def residuals(options: Mapping[str, float]) -> list[float]:
+    def residuals(options: Mapping[str, Any]) -> list[float]:
         library = Nccl(Nccl.Options(**options))
         return [predicted_us(library, call, gbps, servers, switches_add) / call.time_us - 1 for call in calls]
 

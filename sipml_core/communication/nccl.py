@@ -20,7 +20,7 @@ from typing import Any
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import at_least, option, positive
+from sipml_core.fields import at_least, between, option, positive
 from sipml_core.model import CollectiveCall, CollectiveCost
 from sipml_core.plugin import Communication
 
@@ -28,6 +28,9 @@ from sipml_core.plugin import Communication
 LL_FACTOR = 2.0
 #: Part of a ring's bandwidth that a double binary tree reaches (NCCL, tuning.cc).
 TREE_SHARE = 0.92
+#: Of a channel, of which there is one for each 12.5 GB/s of the links: NCCL sets up 12 on a DGX-1
+#: (150 GB/s) and 24 on a DGX A100 (300 GB/s).
+CHANNEL_GBYTES_PER_S = 12.5
 
 
 def _us(default: float, doc: str) -> Any:
@@ -78,6 +81,20 @@ class Nccl(Communication):
         network_efficiency: float = _part(
             0.91, "part of the network cards that collectives between servers reach (4 x 8 H200, EFA)"
         )
+        channels: int = option(
+            24, validator=between(0, 64),
+            doc="most blocks of a collective, each of which takes a multiprocessor from what computes beside "
+            "it: one for each 12.5 GB/s; 0: none (24 on an H100)",
+        )  # fmt: skip
+
+    def multiprocessors(self, gbps: float) -> int:
+        """See `Communication.multiprocessors`: a block for each channel.
+
+        >>> library = Nccl(Nccl.Options())
+        >>> [library.multiprocessors(8.0 * gbytes_per_s) for gbytes_per_s in (12.5, 150, 300, 450)]
+        [1, 12, 24, 24]
+        """
+        return min(int(self.options.channels), math.ceil(gbps / 8.0 / CHANNEL_GBYTES_PER_S))
 
     def cost(self, call: CollectiveCall) -> CollectiveCost:
         """See `Communication.cost`.

@@ -175,8 +175,8 @@ def installed(role: str, name: str) -> type[Any]:
     So a component builds on one of another plugin without importing it. `ConfigError` names the nearest one
     if there is none.
 
-    >>> installed("topology", "sip-ocs").scheduler
-    'ocs-exact'
+    >>> installed("gpu", "v100").name
+    'v100'
     """
     return _installed().find(role, name)
 

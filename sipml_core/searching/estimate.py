@@ -19,10 +19,10 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.cases import Case, CaseTraffic, Reuse, Variant, case_traffic, compile_variant
+from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic, prepared_variant
 from sipml_core.engine import simulate
 from sipml_core.errors import StalledError, TooSlowError
-from sipml_core.lowering import Lowering, NoSymmetryError, fold
+from sipml_core.lowering import Lowering, NoSymmetryError, symmetry
 from sipml_core.model import Network, PairIndex, TaskGraph
 
 #: Plans of circuits, at most, that an estimate makes itself.
@@ -56,26 +56,27 @@ def _of_variant(traffic: CaseTraffic, reuse: Reuse) -> Estimate:
     tasks, network = _in_a_block(traffic) or _first_groups(traffic)
     shared_us = simulate(tasks, network, queue=variant.case.engine.queue).total_us
     return Estimate(
-        iteration_us=_with_plans(variant, reuse, shared_us) or shared_us,
+        iteration_us=_with_plans(traffic, reuse, shared_us) or shared_us,
         all_reduce=variant.plan.all_reduce,
         exchange=variant.plan.exchange,
         memory_bytes=variant.memory_bytes,
     )
 
 
-def _with_plans(variant: Variant, reuse: Reuse, shared_us: float) -> float | None:
+def _with_plans(traffic: CaseTraffic, reuse: Reuse, shared_us: float) -> float | None:
     """Return an iteration with circuits as they are re-planned; None: it is long, or sharing says as much.
 
     Rows of experts that go to more GPUs than a plan has circuits for wait for the next plan, layer after
     layer, and messages last about as long as a plan.
     """
+    variant = traffic.variant
     control, plan = variant.fabric.circuits, variant.plan
     if control is None or control.interval_us is None or plan.ep == 1 or plan.iterations > 1:
         return None
     limit_us = MAX_PLANS * control.interval_us
     if shared_us > limit_us:
         return None
-    compiled = compile_variant(variant, reuse)
+    compiled = prepared_variant(variant, traffic.lowering, reuse).compiled()
     try:
         return simulate(
             compiled.tasks,
@@ -92,8 +93,8 @@ def _in_a_block(traffic: CaseTraffic) -> tuple[TaskGraph, Network] | None:
     """Return the first blocks, which send to the images of those that they stand for; None: they do not.
 
     Where replicas send each other rows or keys all the time, sharing a link with what comes in from another
-    block by the bytes of an iteration says little. See `fold`, which this is but for what changes while the
-    job runs.
+    block by the bytes of an iteration says little. See `symmetry`; what changes while the job runs is
+    left out.
     """
     if traffic.lowering.plan.block == 1:
         return None
@@ -103,9 +104,10 @@ def _in_a_block(traffic: CaseTraffic) -> tuple[TaskGraph, Network] | None:
         network, link_gbps=capacity_gbps, first_circuit=len(capacity_gbps), circuit_src=[], circuit_dst=[]
     )
     try:
-        folded = fold(traffic.pairs, plain, capacity_gbps, tasks_of=lambda _, groups: lowering.tasks(groups))
+        found = symmetry(traffic.pairs, plain, capacity_gbps)
     except NoSymmetryError:
         return None
+    folded = found.folded(lambda _, groups: lowering.tasks(groups))
     return folded.tasks, folded.network
 
 

@@ -30,12 +30,13 @@ OTHERS = sorted({*load().names("topology")} - {*NETWORKS, "graph", "sip-torus"})
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """run(model, gpus, options of the model, network, engine.fold, **plan): its row."""
+    """run(model, gpus, options of the model, network, engine.fold, memory of a GPU, **plan): its row."""
     folder = tmp_path_factory.mktemp("models")
 
     def simulate(
-        model, gpus, *, topology="elect-flat", fold="auto", options=(), library="ideal", network=(), **plan
-    ):
+        model, gpus, *, topology="elect-flat", fold="auto", options=(), library="ideal", network=(),
+        memory=80e9, **plan,
+    ):  # fmt: skip
         path = folder / f"{model['model_type']}.json"
         path.write_text(json.dumps(model))
         table = {"name": topology} | ({"server_gpus": 2} if topology == "elect-cluster" else {})
@@ -43,7 +44,7 @@ def run(tmp_path_factory):
         tables = {
             "title": "t",
             "cluster": {"gpus": gpus, "bandwidth_gbps": 100.0},
-            "gpu": {"name": "a100"},
+            "gpu": {"name": "a100", "memory": memory},
             "plan": {"mp": 1, "global_batch": 24, "layout": "tensor", "placer": "aligned", "tau_us": 0.01}
             | plan,
             "workload": [{"name": "hf", "file": str(path), **dict(options)}],
@@ -382,3 +383,25 @@ def test_other_models_have_neither():
     }
     with pytest.raises(ConfigError, match=r"plan\.cp must be 1 for 'resnet50', got 2"):
         read_experiment(tables, load())
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "named", "wider"),
+    [
+        (MIXTRAL, {"dp": 6, "micro_batch": 1}, {"ep": 3}, "ep"),
+        (LLAMA, {"dp": 4, "micro_batch": 6}, {"cp": 2, "dp": 2}, "cp"),
+    ],
+    ids=["experts", "context"],
+)
+def test_a_refusal_names_the_degree_that_divides_what_does_not_fit(run, model, plan, named, wider):
+    """On GPUs that have just what the named plan needs: it runs there."""
+    needed = run(model, plan["dp"], **{**plan, **named}).memory_bytes
+    refused = run(model, plan["dp"], memory=needed, **plan)
+    assert refused.status == "infeasible"
+    assert " and ".join(f"{name} = {value}" for name, value in named.items()) in refused.reason
+    assert f"raise mp or {wider}" in refused.reason
+    assert run(model, plan["dp"], memory=needed, **{**plan, **named}).status == "ok"
+
+
+def test_a_model_without_experts_is_not_told_to_spread_them(run):
+    assert run(LLAMA, 4, memory=1e5, dp=4).reason.endswith("the GPU has 100 kB; raise mp")

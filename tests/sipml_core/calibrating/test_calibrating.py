@@ -113,6 +113,7 @@ name = "elect-flat"
 """
 
 
+@pytest.mark.interconnects
 def test_a_step_tells_how_fast_products_are(registry, tmp_path):
     """Measured as simulated with 0.5 of the peak: 0.5 is found, from 0.6."""
     from sipml_core.calibrating.stepfit import step_us

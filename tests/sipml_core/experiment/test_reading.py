@@ -241,6 +241,7 @@ def test_a_key_in_the_wrong_section_is_told_the_right_one(tables, path, home):
         read(**tables)
 
 
+@pytest.mark.interconnects
 def test_what_a_component_refuses_is_named_with_its_table(registry):
     """Its own message begins with the option; of several workloads the reader sees which."""
     bert = {"name": "bert-large", "label": "long", "sequence": 4096}
