@@ -13,7 +13,7 @@ from sipml_core.lowering.blockexchanges import BlockTransfers
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import in_network_bytes
 from sipml_core.lowering.expertgroups import load_of_ranks, updating_replicas
-from sipml_core.lowering.forwarding import RingForwarding
+from sipml_core.lowering.forwarding import Forwarding
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
@@ -59,8 +59,8 @@ class Lowering:
     library: Library | None = None
     in_network: bool = False
     framework: Framework = attrs.Factory(Framework)
-    #: How transfers out of reach are passed on; None: there are none.
-    forwarding: RingForwarding | None = None
+    #: How transfers whose ends no circuit joins are passed on; None: there are none.
+    forwarding: Forwarding | None = None
 
     @classmethod
     def of(
@@ -76,7 +76,7 @@ class Lowering:
         library: Library | None = None,
         in_network: bool = False,
         framework: Framework | None = None,
-        forwarding: RingForwarding | None = None,
+        forwarding: Forwarding | None = None,
     ) -> Lowering:
         """Return the template with GPUs for all groups; see `lower`.
 
