@@ -182,7 +182,9 @@ def _steps(messages: _Messages, trees: Trees, position: Indices, devices: int) -
     for edges in range(len(cuts) - 2, -1, -1):
         begin = by_depth[cuts[edges] : cuts[edges + 1]]
         beginning = (leaf_key[begin], begin, position[begin], np.zeros(len(begin), dtype=np.int64))
-        key, first, place, height = map(np.concatenate, zip(beginning, coming, strict=True))
+        key, first, place, height = (
+            np.concatenate([here, more]) for here, more in zip(beginning, coming, strict=True)
+        )
 
         # Rows with one key are one step; of those in `order` the first are `new`.
         order = np.argsort(key, kind="stable")
@@ -209,7 +211,7 @@ def _steps(messages: _Messages, trees: Trees, position: Indices, devices: int) -
         top[end - block : end] = top[towards[end - block : end]]
 
     # Numbered by first transfer.
-    key, first, place, height = map(np.concatenate, zip(*found, strict=True))
+    key, first, place, height = (np.concatenate(column) for column in zip(*found, strict=True))
     of = first % transfers
     order = np.lexsort((key, of))
     number = np.empty(count + 1, dtype=np.int32)

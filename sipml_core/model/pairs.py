@@ -8,10 +8,10 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_Integer = TypeVar("_Integer", bound=np.integer[Any])
+_Number = TypeVar("_Number", bound=np.number[Any])
 
 
-def sorted_unique(values: NDArray[_Integer]) -> NDArray[_Integer]:
+def sorted_unique(values: NDArray[_Number]) -> NDArray[_Number]:
     """Return each value once, ascending, as `np.unique` does, which hashes and is many times slower.
 
     >>> sorted_unique(np.array([7, 3, 7, 5]))
