@@ -23,6 +23,15 @@ def sorted_unique(values: NDArray[_Number]) -> NDArray[_Number]:
     return ordered[new]
 
 
+def parts_of(count: int, size: int = 1 << 18) -> list[slice]:
+    """Return slices that make up so many items: what is done with one at a time has no large temporaries.
+
+    >>> parts_of(5, size=2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
+
+
 @attrs.frozen
 class PairIndex:
     """Numbers the ordered pairs of `gpus` GPUs: pair (src, dst) is ``src * gpus + dst``.
