@@ -47,6 +47,23 @@ class RingPlan(CircuitPlan):
     #: The plan repeats after so many GPUs; all of them if it does not.
     period: int
 
+    def stays(self, previous: CircuitPlan) -> bool:
+        """Return whether every pair has the wavelengths that it had, and nothing is dark."""
+        if not isinstance(previous, RingPlan) or not np.array_equal(self.kept_gbps, self.gbps):
+            return False
+        mine, before = self.period_circuits, previous.period_circuits
+        if self.period != previous.period:
+            mine, before = self.circuits, previous.circuits
+        return (
+            not self.dark_us.any()
+            and np.array_equal(mine.index, before.index)
+            and np.array_equal(mine.pair, before.pair)
+            and np.array_equal(mine.direction, before.direction)
+            and np.array_equal(self.dst, previous.dst)
+            and np.array_equal(self.src, previous.src)
+            and np.array_equal(self.gbps, previous.gbps)
+        )
+
     @cached_property
     def circuits(self) -> Lightpaths:
         """Return all circuits with their wavelengths."""

@@ -35,7 +35,7 @@ from sipml_core.cases.variants import (
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Lowering, Pairs, replica_tasks
 from sipml_core.model import Network, Prices
-from sipml_core.scheduling import GATING, rules_to_try
+from sipml_core.scheduling import GATING, PhasedCircuits, rules_to_try
 
 T = TypeVar("T")
 
@@ -163,8 +163,9 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     prices = reuse(network_prices, variant.fabric, case.plan, cluster.bandwidth_gbps)
     return reuse(
         lowered, template, cluster, order, variant.tiers, variant.rings, variant.in_network,
-        library_on(case.communication, variant.fabric, prices), case.framework,
+        variant.tier_orders, library_on(case.communication, variant.fabric, prices, case.gpu), case.framework,
         variant.fabric.hints.reach_hops if case.plan.forwarding else None,
+        variant.grid if len(variant.grid) > 1 else (),
     )  # fmt: skip
 
 
@@ -190,7 +191,8 @@ def _prepared_by_rules(variant: Variant, reuse: Reuse) -> list[PreparedCase]:
     if fewest < (2 if demand == "gating" else 1):
         return [attrs.evolve(by_bytes, crowded=True)]
     gates = gating_pairs(lowering)
-    rules = (GATING,) if demand == "gating" else rules_to_try(circuits.interval_us)
+    phases = isinstance(circuits, PhasedCircuits)
+    rules = (GATING,) if demand == "gating" else rules_to_try(circuits.interval_us, phases=phases)
     found = [] if demand == "gating" else [by_bytes]
     for rule in rules:
         with suppress(InfeasibleError):

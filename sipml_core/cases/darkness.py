@@ -20,10 +20,13 @@ class DarkCapacity(WatchedDriver):
         super().__init__(driver)
         #: Of each decision: when it was, and (span, part of all capacity that is dark for so long).
         self._decisions: list[tuple[float, list[tuple[float, float]]]] = []
+        self._last: CircuitSettings | None = None
 
     def decided(self, now_us: float, settings: CircuitSettings) -> None:
         """See `WatchedDriver.decided`."""
-        self._decisions.append((now_us, _dark_parts(settings)))
+        parts = self._decisions[-1][1] if settings is self._last else _dark_parts(settings)
+        self._last = settings
+        self._decisions.append((now_us, parts))
 
     def between(self, since_us: float, until_us: float) -> float:
         """Return the time that all circuits would have to be dark to lose as much in this time. [us]"""

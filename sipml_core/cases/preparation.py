@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.steps import Driven, circuits_for, first_groups, whole_job
+from sipml_core.cases.steps import Driven, circuits_for, first_groups, transfer_parts, whole_job
 from sipml_core.cases.variants import Variant
 from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, Symmetry, TrafficBytes, symmetry
 from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
@@ -75,6 +75,9 @@ class CompiledCase:
             notes.append("Algorithm 1 did not converge; a fallback placement is used")
         if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
             notes.append(f"GPUs of a group exchange by {self.variant.exchange.name!r}")
+        if len(self.variant.grid) > 1:
+            shape = " x ".join(map(str, self.variant.grid))
+            notes.append(f"rows of experts are passed on over a grid of {shape} replicas, axis by axis")
         if self.repeats > 1:
             notes.append(f"simulated {self.plan.replicas // self.repeats} of {self.plan.replicas} groups")
         if self.circuits and self.case.interconnect.circuit_keys.demand != "bytes":
@@ -170,7 +173,7 @@ def _of_all_groups(
         tasks,
         rule=rule,
         gates=gates,
-        iteration=lowering.iteration_of(tasks),
+        parts=transfer_parts(case.interconnect, lowering, tasks),
     )
     return CompiledCase(
         variant=variant,
@@ -231,7 +234,8 @@ def _folded(
     made = _of_first_groups(variant, found, reuse, None)
     assert made.folded is not None
     part = attrs.evolve(fabric, circuits=found.control)
-    driven = circuits_for(interconnect, part, made.tasks, made.network, rule, gates)
+    parts = transfer_parts(interconnect, lowering, made.tasks)
+    driven = circuits_for(interconnect, part, made.tasks, made.network, rule, gates, parts)
     return PreparedCase.of(attrs.evolve(made, circuits=driven.circuits))
 
 
@@ -264,8 +268,6 @@ def _refuse_unforeseen(variant: Variant) -> None:
     if interconnect.cluster.jitter:
         raise NoSymmetryError("jitter gives every task a duration of its own")
     replanned = control is not None and control.interval_us is not None
-    if replanned and interconnect.circuit_keys.replan == "phase":
-        raise NoSymmetryError("circuits are planned again when a phase of the whole job has ended")
     for component in (interconnect.scheduler, interconnect.estimator):
         if replanned and component and not isinstance(component, TreatsAlike):
             raise NoSymmetryError(

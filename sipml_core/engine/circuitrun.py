@@ -119,6 +119,8 @@ class Circuits:
         self._instants = 0
         self._decide_at_us = 0.0 if self._driver else math.inf
         self._pending: list[_PendingCapacity] = []
+        #: The settings in force, where nothing of them is dark at first: the same again change nothing.
+        self._settled: CircuitSettings | None = None
         self._carried_bytes = np.zeros(len(session.network.link_gbps) - self._first)
         self._fruitless = 0
         self._events_before = -1
@@ -182,7 +184,7 @@ class Circuits:
         self._count_fruitless(sent)
 
     def _apply(self, settings: CircuitSettings | None) -> None:
-        if settings is None:
+        if settings is None or (settings is self._settled and not self._pending):
             return
         settings.check(len(self._carried_bytes))
         # Circuits that reach their settled capacity later, and how much later.
@@ -190,6 +192,7 @@ class Circuits:
         later = later[settings.dark_us[later] > 0]
         dark_us = settings.dark_us[later]
         gbps = settings.gbps
+        self._settled = None if len(later) else settings
         if len(later):
             gbps = gbps.copy()
             gbps[later] = settings.kept_gbps[later]

@@ -13,7 +13,7 @@ from sipml_core.lowering.blockexchanges import BlockTransfers
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import in_network_bytes
 from sipml_core.lowering.expertgroups import load_of_ranks, updating_replicas
-from sipml_core.lowering.forwarding import RingForwarding
+from sipml_core.lowering.forwarding import Forwarding
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
@@ -52,14 +52,15 @@ class Lowering:
     tiers: tuple[int, ...]
     #: Speed of each GPU relative to the others. [gpus]
     speed: NDArray[np.float64]
-    #: See `Rings.orders`.
+    #: See `Rings.orders` and `Rings.tier_orders`.
     orders: tuple[tuple[tuple[int, ...], float], ...] = ()
+    tier_orders: tuple[tuple[tuple[int, ...], int, float], ...] = ()
     #: See `Rings.library` and `Rings.in_network`.
     library: Library | None = None
     in_network: bool = False
     framework: Framework = attrs.Factory(Framework)
-    #: How transfers out of reach are passed on; None: there are none.
-    forwarding: RingForwarding | None = None
+    #: How transfers whose ends no circuit joins are passed on; None: there are none.
+    forwarding: Forwarding | None = None
 
     @classmethod
     def of(
@@ -71,10 +72,11 @@ class Lowering:
         server_gpus: int | None = None,
         tiers: tuple[int, ...] | None = None,
         orders: tuple[tuple[tuple[int, ...], float], ...] = (),
+        tier_orders: tuple[tuple[tuple[int, ...], int, float], ...] = (),
         library: Library | None = None,
         in_network: bool = False,
         framework: Framework | None = None,
-        forwarding: RingForwarding | None = None,
+        forwarding: Forwarding | None = None,
     ) -> Lowering:
         """Return the template with GPUs for all groups; see `lower`.
 
@@ -93,6 +95,7 @@ class Lowering:
             tiers=tiers or server_tiers(template.plan, server_gpus),
             speed=speed,
             orders=orders,
+            tier_orders=tier_orders,
             library=library,
             in_network=in_network,
             framework=framework or Framework(),
@@ -162,7 +165,13 @@ class Lowering:
                 builder.depend(marks[-1], mark)
             previous = tasks
             marks.append(mark)
-        return self._passed_on(builder.build(np.concatenate(marks)), groups)
+        return self._slowed(self._passed_on(builder.build(np.concatenate(marks)), groups))
+
+    def _slowed(self, tasks: TaskGraph) -> TaskGraph:
+        """Return the tasks, slowed while collectives move; sends between stages take few channels."""
+        if self.library is None or not self.library.slowdown or tasks.kind is None:
+            return tasks
+        return attrs.evolve(tasks, slowdown=self.library.slowdown, slows=tasks.kind != PIPELINE)
 
     def _passed_on(self, tasks: TaskGraph, groups: int) -> TaskGraph:
         """Return the tasks of the first groups, what is out of reach passed on from GPU to GPU."""
@@ -191,6 +200,11 @@ class Lowering:
     def iteration_of(self, tasks: TaskGraph) -> NDArray[np.int64]:
         """Return the iteration of each transfer of `tasks`, from 0. [transfers]"""
         return np.asarray(tasks.priority[tasks.compute_tasks :] // self.priorities, dtype=np.int64)
+
+    def stage_of(self, tasks: TaskGraph) -> NDArray[np.int64]:
+        """Return the pipeline stage of the sender of each transfer of `tasks`, from 0. [transfers]"""
+        device = np.argsort(self.gpu_of.reshape(-1)) % self.plan.replica_gpus  # of each GPU
+        return np.asarray(device[tasks.src] // self.plan.mp, dtype=np.int64)
 
     @property
     def priorities(self) -> int:
@@ -436,7 +450,7 @@ class Lowering:
     def synchronisation(self, builder: TaskBuilder, tasks: Nodes, priority: int = 0) -> Synchronisation:
         """Return what adds the all-reduces of one iteration, whose last micro-batch are `tasks`."""
         over = self._over_replicas(builder, tasks, priority)
-        return Synchronisation(over=over, tiers=self.tiers, orders=self.orders)
+        return Synchronisation(over=over, tiers=self.tiers, orders=self.orders, tier_orders=self.tier_orders)
 
 
 def _columns(nodes: Nodes, columns: Indices) -> Nodes:

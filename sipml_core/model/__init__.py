@@ -20,7 +20,7 @@ from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.collectivecalls import COLLECTIVE_KINDS, CollectiveCall, CollectiveCost
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.framework import Framework
-from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
+from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape, torus_filled
 from sipml_core.model.hashing import hashed_choice
 from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.modelflops import ModelFlops
@@ -43,7 +43,7 @@ from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompu
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
-from sipml_core.model.results import FAILED, INFEASIBLE, LANGUAGE, OK, UNFINISHED, CaseResult, Result
+from sipml_core.model.results import FAILED, HOST, INFEASIBLE, LANGUAGE, OK, UNFINISHED, CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
@@ -58,6 +58,7 @@ __all__ = [
     "EXPERT",
     "FAILED",
     "GRADIENT",
+    "HOST",
     "INFEASIBLE",
     "LANGUAGE",
     "MAX_GPUS",
@@ -141,4 +142,5 @@ __all__ = [
     "refuse_excess",
     "region_elements",
     "sorted_unique",
+    "torus_filled",
 ]

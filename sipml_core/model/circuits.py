@@ -212,6 +212,13 @@ class CircuitPlan:
         """What a reader should know of the plan beside its capacities, a line each."""
         return ()
 
+    def stays(self, previous: CircuitPlan) -> bool:
+        """Return whether all is as in a plan that was in force, resource by resource, and nothing is dark.
+
+        Such a plan can exist if that could, and is not checked again. False: not known.
+        """
+        return False
+
     def occupancy(self) -> CircuitOccupancy | None:
         """Return the resources that the circuits use; None: the plan knows of capacities only."""
         return None

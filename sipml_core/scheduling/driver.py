@@ -98,6 +98,8 @@ def planned(
     plan = scheduler.plan(control, traffic, previous)
     if not isinstance(plan, CircuitPlan):
         raise PluginError(f"scheduler {scheduler.name!r} returned a {type(plan).__name__}, not a CircuitPlan")
+    if previous is not None and plan.stays(previous):
+        return plan
     try:
         control.check(plan)
     except PluginError as error:
@@ -108,14 +110,20 @@ def planned(
 def _planned_parts(
     scheduler: Scheduler, control: CircuitParts, traffic: TrafficMatrix, previous: CircuitPlan | None
 ) -> CircuitPlan:
-    """Return the scheduler's plans of all parts, each for the traffic inside it."""
+    """Return the scheduler's plans of all parts, each for the traffic inside it.
+
+    Parts with the same circuits, traffic and previous plan are planned once: they share the plan.
+    """
     before = previous.plans if isinstance(previous, PartsPlan) else (None,) * len(control.parts)
-    return control.together(
-        tuple(
-            planned(scheduler, part.control, control.traffic_of(k, traffic), of_part)
-            for k, (part, of_part) in enumerate(zip(control.parts, before, strict=True))
-        )
-    )
+    plans, known = [], dict[tuple[object, ...], CircuitPlan]()
+    inside = control.traffic_inside(traffic)
+    for part, of_part, (src, dst, demand) in zip(control.parts, before, inside, strict=True):
+        key = (id(part.control), id(of_part), src.tobytes(), dst.tobytes(), demand.tobytes())
+        if key not in known:
+            mine = TrafficMatrix.from_pairs(part.control.gpus, src, dst, demand)
+            known[key] = planned(scheduler, part.control, mine, of_part)
+        plans.append(known[key])
+    return control.together(tuple(plans))
 
 
 class ScheduledCircuits:
@@ -166,6 +174,8 @@ class ScheduledCircuits:
         self.kept = 0
         #: What the plan in force was made for. [circuits] [bytes]
         self._planned_for = total_bytes
+        #: What the engine was told last, where the plan before was the same: it is told the same again.
+        self._settled: CircuitSettings | None = None
 
     def on(self, network: Network, estimator: DemandForecast | None = None) -> ScheduledCircuits:
         """The same first plan on a network whose routes were changed to suit it.
@@ -177,6 +187,7 @@ class ScheduledCircuits:
         """
         other = copy.copy(self)
         other.network, other._keys = network, _circuit_keys(network)
+        other._settled = None
         if estimator is not None:
             other.estimator = estimator
             left = left_circuits(self.network, network)
@@ -210,9 +221,14 @@ class ScheduledCircuits:
             self.kept += 1
             return None
         self._planned_for = demand
-        self.plan = self._plan(demand, self.plan)
+        before, self.plan = self.plan, self._plan(demand, self.plan)
         self.plans += 1
-        return self._settings(self.plan, at_start=False)
+        stays = self.plan.stays(before)
+        if not stays or self._settled is None:
+            settings = self._settings(self.plan, at_start=False)
+            self._settled = settings if stays else None
+            return settings
+        return self._settled
 
     def _still_serves(self, demand: NDArray[np.float64]) -> bool:
         """Return whether the plan in force was made for nearly the same, and leaves nobody without."""

@@ -68,8 +68,11 @@ def joined_tasks(
     """
     compute = sum(1 + r * (each.tasks.compute_tasks + 1) for each, r in zip(neighbours, repeats, strict=True))
     arrays: dict[str, list[NDArray[np.generic]]] = {
-        name: [] for name in ("gpu", "duration_us", "late", "src", "dst", "size_bytes", "latency_steps")
-    }
+        name: []
+        for name in (
+            "gpu", "duration_us", "late", "src", "dst", "size_bytes", "latency_steps", "startup_us", "slows"
+        )
+    }  # fmt: skip
     early: list[NDArray[np.int32]] = []
     before: list[NDArray[np.int64]] = []
     after: list[NDArray[np.int64]] = []
@@ -101,6 +104,9 @@ def joined_tasks(
             arrays["dst"].append(each.view.gpus[tasks.dst])
             arrays["size_bytes"].append(tasks.size_bytes)
             arrays["latency_steps"].append(tasks.latency_steps)
+            startup_us = tasks.startup_us if len(tasks.startup_us) else np.zeros(tasks.transfers)
+            arrays["startup_us"].append(startup_us)
+            arrays["slows"].append(tasks.slows if tasks.slowdown else np.zeros(tasks.transfers, bool))
             before += [place[head], np.full(len(sources), last), place[sinks]]
             after += [place[tail], place[sources], np.full(len(sinks), barriers[k])]
             last, node, transfer = int(barriers[k]), node + own + 1, transfer + tasks.transfers
@@ -122,6 +128,9 @@ def joined_tasks(
         successors=then[order],
         marks=np.empty(0, np.int32),
         label=np.zeros(compute, np.int32),
+        startup_us=joined["startup_us"] if joined["startup_us"].any() else np.zeros(0),
+        slowdown=max(each.tasks.slowdown for each in neighbours),
+        slows=joined["slows"],
     )
     return joined_graph, ends
 

@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.model import Cluster, Fabric, FabricWords, PairArray, Routes
+from sipml_core.model import Cluster, Fabric, FabricWords, PairArray, Routes, torus_filled
 from sipml_core.plugin import Topology
 
 
@@ -53,6 +53,7 @@ class View:
         latency[other] = routes.latency_us
         weight, gbps = routes.weight, fabric.link_gbps[links]
         tiers = job_tiers(gpus, fabric.hints.tiers)
+        torus = torus_filled(gpus[:, None], fabric.hints.torus)
 
         def route(a: PairArray, b: PairArray) -> Routes:
             pair = np.asarray(a, np.int64) * ranks + b
@@ -61,7 +62,8 @@ class View:
             entry = np.arange(begin[-1]) + np.repeat(start[pair] - begin[:-1], length)
             return Routes(start=begin, links=local[entry], weight=weight[entry], latency_us=latency[pair])
 
-        said = (start, local, weight, latency, gbps, np.array([size for _, size in tiers], np.int64))
+        units = np.array([size for _, size in tiers], np.int64)
+        said = (start, local, weight, latency, gbps, units, np.array([len(torus), *torus], np.int64))
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in said))
         return cls(
             gpus=gpus,
@@ -70,7 +72,7 @@ class View:
                 gpus=ranks,
                 link_gbps=gbps,
                 route=route,
-                hints=attrs.evolve(fabric.hints, tiers=tiers, order=None),
+                hints=attrs.evolve(fabric.hints, tiers=tiers, order=None, torus=torus),
                 words=FabricWords(link_names=lambda k: fabric.link_name(int(links[k]))),
                 **_ends(fabric, gpus, links),
             ),

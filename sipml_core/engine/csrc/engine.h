@@ -56,6 +56,8 @@ typedef struct engine_graph {
     const double *size_bytes;     /* [transfers] */
     const float *hops;            /* [transfers] times the latency of the pair is paid */
     const double *startup_us;     /* [transfers] paid besides, once; NULL: none is */
+    double slowdown;              /* part of its speed that a GPU loses while a transfer from it is active */
+    const uint8_t *slows;         /* [transfers] which of them do that; NULL: all */
     const int32_t *succ_start;    /* [tasks + transfers + 1] */
     const int32_t *successors;    /* [succ_start[tasks + transfers]] */
     const int32_t *mark;          /* [marks] nodes below `tasks` at whose end the accounts are copied */

@@ -9,6 +9,8 @@ from sipml_core.sharing.speeds import Placed, groups_that_share
 from sipml_core.sharing.views import View
 from sipml_core.testing.jobs import transfers_only
 
+pytestmark = pytest.mark.interconnects
+
 
 @pytest.fixture
 def fabric(registry):

@@ -96,7 +96,8 @@ static void make_job(job *j, uint64_t seed)
     make_network(j);
     j->graph = (engine_graph){GPUS,          TASKS,   SENDS,         2,
                               j->gpu,        j->duration_us, j->priority, j->size_bytes,
-                              j->hops,       NULL,           j->succ_start, j->successors, j->mark};
+                              j->hops,       NULL,           seed % 2 ? 0.25 : 0, NULL,
+                              j->succ_start, j->successors,  j->mark};
     j->network = (engine_network){PAIRS,         LINKS,        LINKS - 4,      j->pair_src,   j->pair_dst,
                                   j->pair_start, j->pair_link, j->pair_weight, j->latency_us, j->transfer_pair,
                                   j->link_gbps};
