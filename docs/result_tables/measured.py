@@ -99,7 +99,7 @@ def measured_by_degrees() -> str:
 
 
 def _size(row: Row) -> str:
-    gpus = int(row["gpus"])
+    gpus = _gpus_of(row)
     return next(name for name, most in SIZES.items() if gpus <= most)
 
 
@@ -187,7 +187,7 @@ def measured_scaling() -> str:
 
 
 def _gpus_of(row: Row) -> int:
-    return int(row["gpus"])
+    return int(float(row["gpus"]))
 
 
 def footprints() -> str:
