@@ -88,7 +88,7 @@ def measured_by_gpu() -> str:
 
 def _degrees(row: Row) -> str:
     """Return which kinds of parallelism a row has, tensor-parallel degrees apart."""
-    found = re.findall(r"(TP|CP|PP|DP) (\d+)", row["setup"])
+    found = re.findall(r"(TP|CP|PP|DP|EP) (\d+)", row["setup"])
     names = [f"TP {degree}" if name == "TP" else name for name, degree in found]
     return " + ".join(names) or "one GPU"
 
