@@ -11,14 +11,26 @@ from sipml_core.cases.checking import check_experiment
 from sipml_core.cases.clock import Clock
 from sipml_core.cases.collectiveruns import CollectiveBench, CollectiveTime, bus_factor
 from sipml_core.cases.comparing import Attempt, Comparison, comparisons, outcome_of
-from sipml_core.cases.compilation import CaseTraffic, case_traffic, compile_case
+from sipml_core.cases.compilation import (
+    CaseTraffic,
+    CompiledCase,
+    case_traffic,
+    compile_case,
+    compile_variant,
+)
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
 from sipml_core.cases.planning import plan_circuits
 from sipml_core.cases.provenance import hashes_of_files, package_versions, versions
 from sipml_core.cases.remedies import Gain, case_of, gains
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import ExperimentRun, run_experiment, with_speedups
-from sipml_core.cases.simulating import SimulatedCase, simulate_case, simulate_variants
+from sipml_core.cases.simulating import (
+    SimulatedCase,
+    compiled_variants,
+    fastest_compiled,
+    simulate_case,
+    simulate_variants,
+)
 from sipml_core.cases.steps import balanced_graph, op_graph, op_layout
 
 __all__ = [
@@ -31,6 +43,7 @@ __all__ = [
     "CollectiveBench",
     "CollectiveTime",
     "Comparison",
+    "CompiledCase",
     "ExperimentRun",
     "Gain",
     "Goal",
@@ -43,6 +56,9 @@ __all__ = [
     "check_experiment",
     "comparisons",
     "compile_case",
+    "compile_variant",
+    "compiled_variants",
+    "fastest_compiled",
     "gains",
     "goal_of",
     "hashes_of_files",

@@ -26,7 +26,7 @@ class Neighbour:
 
 
 def joint_iterations_us(
-    neighbours: list[Neighbour], gpus: int, iterations: int
+    neighbours: list[Neighbour], gpus: int, iterations: int, queue: str = "pair"
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean time of an iteration of each job while all of them run, and that of the later half.
 
@@ -38,12 +38,14 @@ def joint_iterations_us(
         Of the cluster.
     iterations
         That the slowest job runs; the others run as many as take as long.
+    queue
+        See `simulate`.
     """
     longest_us = iterations * max(each.alone_us for each in neighbours)
     repeats = [int(np.ceil(longest_us / each.alone_us)) for each in neighbours]
     tasks, ends = joined_tasks(neighbours, gpus, repeats)
     network = joined_network(neighbours, gpus, repeats)
-    timeline = simulate(tasks, network)
+    timeline = simulate(tasks, network, queue=queue)
     done_us = [timeline.end_us[barriers] for barriers in ends]
 
     # Count what ended while all ran; of a job that no other outlives, all of it.

@@ -3,6 +3,7 @@
 import pytest
 
 from sipml_core.errors import ConfigError
+from sipml_core.model import CircuitControl, Cluster
 from sipml_core.sharing import run_shared
 from sipml_core.sharing.jobtables import read_shared
 
@@ -19,6 +20,12 @@ def shared(registry, jobs, topology=FLAT, gpus=8, **sharing):
         "job": [{"workload": "gpt", "iterations": 10, **job} for job in jobs],
     }  # fmt: skip
     return read_shared(tables, registry)
+
+
+def built(registry, topology, gpus):
+    cls = registry.find("topology", topology["name"])
+    options = {key: value for key, value in topology.items() if key != "name"}
+    return cls(cls.Options(**options)).build(Cluster(gpus=gpus, bandwidth_gbps=200))
 
 
 def rows(registry, jobs, **options):
@@ -144,6 +151,9 @@ def test_jobs_that_cannot_be_are_refused_in_one_line(registry, jobs, options, to
     assert "\n" not in str(refusal.value)
 
 
-def test_circuits_that_jobs_would_share_are_refused(registry):
-    with pytest.raises(ConfigError, match="'sip-ring': circuits of different jobs would share fibres"):
+def test_circuits_whose_rules_are_not_known_are_refused(registry, monkeypatch):
+    """A control with rules of its own that does not say what jobs would share."""
+    ring = type(built(registry, {"name": "sip-ring"}, 8).circuits)
+    monkeypatch.setattr(ring, "contested", CircuitControl.contested)
+    with pytest.raises(ConfigError, match=r"'sip-ring': .* is not known .*RingCircuits is None"):
         rows(registry, [{"name": "a", "gpus": 4}], topology={"name": "sip-ring"})
