@@ -27,6 +27,8 @@ __all__ = ["run_shared"]
 
 #: Iterations that are left after rounding.
 _NONE_LEFT = 1e-9
+#: Part of the jobs beside one that have to have come or gone before it is simulated again.
+RENEWED = 0.1
 
 
 @attrs.define(eq=False)
@@ -38,6 +40,8 @@ class _Running:
     empty_us: float
     now_us: float
     done: float = 0.0
+    #: Those that it shared links with when its speed was found; None: not found since it has been there.
+    beside: frozenset[str] | None = None
 
     @property
     def left_us(self) -> float:
@@ -262,22 +266,36 @@ class _Life:
             except InfeasibleError:
                 return False
         for job, placed in moved:
-            job.placed = placed
+            job.placed, job.beside = placed, None
         self.free[:] = np.arange(self.gpus) >= place
         return True
 
     def _set_speeds(self) -> None:
-        """Find the time of an iteration of every job among those that it shares links with."""
+        """Find the time of an iteration of every job among those that it shares links or circuits with."""
         jobs = sorted(self.running, key=lambda job: (job.request.arrival_us, job.request.name))
-        for job, iteration_us in zip(jobs, self._divide([each.placed for each in jobs]), strict=True):
-            job.now_us = iteration_us
-        shared = links_shared([job.placed.footprint for job in jobs], self.speeds.fabric.link_gbps)
-        for group in groups_that_share(shared):
-            members = [jobs[k] for k in group]
-            offsets = [(1 - job.done % 1.0) % 1.0 * job.placed.alone_us for job in members]
-            found = self.speeds.together_us([job.placed for job in members], offsets)
-            for job, iteration_us in zip(members, found, strict=True):
-                job.now_us = float(iteration_us)
+        placed = [job.placed for job in jobs]
+        if self.speeds.fabric.circuits is not None:
+            for job, iteration_us in zip(jobs, self._divide(placed), strict=True):
+                job.now_us = iteration_us
+            return
+        shared = links_shared([each.footprint for each in placed], self.speeds.fabric.link_gbps)
+        names = [job.request.name for job in jobs]
+        beside = [frozenset(names[k] for k in np.flatnonzero(row)) for row in shared]
+        due = np.array([is_due(job.beside, now) for job, now in zip(jobs, beside, strict=True)], np.bool_)
+        for job, now in zip(jobs, beside, strict=True):
+            if not now:
+                job.now_us, job.beside = job.placed.alone_us, now
+
+        # Those that are due, with all that they share links with: the others among these only press on them.
+        there = np.flatnonzero(due | shared[due].any(axis=0))
+        for group in groups_that_share(shared[np.ix_(there, there)]):
+            members = there[group]
+            offsets = [(1 - jobs[k].done % 1.0) % 1.0 * placed[k].alone_us for k in members]
+            found = self.speeds.together_us([placed[k] for k in members], offsets)
+            inside = frozenset(names[k] for k in members)
+            for k, iteration_us in zip(members, found, strict=True):
+                if due[k] or beside[k] <= inside:
+                    jobs[k].now_us, jobs[k].beside = float(iteration_us), beside[k]
 
     def summary(self) -> NetworkSummary:
         """Return what all jobs together came to."""
@@ -295,6 +313,21 @@ class _Life:
             infeasible=len(self.rows) - len(ran),
             simulated_together=self.speeds.simulated,
         )
+
+
+def is_due(before: frozenset[str] | None, now: frozenset[str]) -> bool:
+    """Return whether a job is to be simulated again: a tenth of those beside it, or more, have come or gone.
+
+    >>> a, ab = frozenset("a"), frozenset("ab")
+    >>> is_due(None, frozenset()), is_due(ab, a), is_due(a, a)
+    (True, True, False)
+    >>> is_due(frozenset("abcdefghijkl"), frozenset("abcdefghijk"))
+    False
+    """
+    if before is None:
+        return True
+    changed = len(before ^ now)
+    return changed > 0 and changed >= RENEWED * len(before | now)
 
 
 def split_part(free: NDArray[np.bool_]) -> float:

@@ -97,11 +97,12 @@ class SharingTable:
         validator=attrs.validators.instance_of(bool),
     )
     least_iterations: int = option(
-        6, doc="iterations of the slowest job for which neighbours are simulated together, at first",
+        6, doc="iterations of the median job for which neighbours are simulated together, at first; two of the "
+        "slowest at least",
         validator=between(2, 1000),
     )  # fmt: skip
     most_iterations: int = option(
-        24, doc="the same at most, if means have not settled within 1 % before", validator=between(2, 10_000)
+        12, doc="the same at most, if means have not settled within 1 % before", validator=between(2, 10_000)
     )
 
 

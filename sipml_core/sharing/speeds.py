@@ -21,7 +21,7 @@ from sipml_core.cases import (
 from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.experiment import Experiment, Interconnect
 from sipml_core.model import CircuitControl, CircuitParts, Fabric
-from sipml_core.sharing.joint import Neighbour, joint_iterations_us
+from sipml_core.sharing.joint import Iteration, Neighbour, joint_iterations_us
 from sipml_core.sharing.neighbours import Footprint
 from sipml_core.sharing.situations import situation
 from sipml_core.sharing.views import View, Viewed
@@ -49,8 +49,9 @@ class _Alone:
 
     fastest: CompiledCase
     us: float
-    #: With the tasks of all GPUs, once they are asked for.
+    #: With the tasks of all GPUs, and one iteration of these to be repeated, once they are asked for.
     unfolded: CompiledCase | None = None
+    iteration: Iteration | None = None
 
 
 @attrs.define(eq=False)
@@ -102,6 +103,8 @@ class Speeds:
 
     def _placed_as(self, kind: int, gpus: NDArray[np.int32]) -> Placed:
         view = View.of(self.fabric, gpus)
+        if not view.joined:
+            raise InfeasibleError("circuits do not lead from any of its GPUs to any other, over its own")
         alone = self._alone_on(kind, view)
         control, circuits = self.fabric.circuits, None
         if control is not None:
@@ -164,9 +167,9 @@ class Speeds:
     def together_us(self, jobs: list[Placed], offsets_us: list[float]) -> NDArray[np.float64]:
         """Return the mean time of an iteration of each of some jobs that share links. [jobs] [us]
 
-        Longer and longer stretches are simulated until the later half of one has means that differ by less
-        than 1 % from those of the whole, or the limit is reached. Jobs that met in the same way before are
-        not simulated again.
+        Longer and longer stretches are simulated until the later half of one has means that differ, in the
+        mean over jobs, by less than 1 % from those of the whole, or the limit is reached. Jobs that met in
+        the same way before are not simulated again.
         """
         order, key = situation([(job.kind, job.view) for job in jobs])
         if key not in self._known:
@@ -183,15 +186,17 @@ class Speeds:
         while True:
             found, later = joint_iterations_us(neighbours, self.fabric.gpus, iterations, queue)
             iterations *= 2
-            if (np.abs(found - later) <= SETTLED * found).all() or iterations > self.most_iterations:
+            if np.abs(found / later - 1).mean() <= SETTLED or iterations > self.most_iterations:
                 return found
 
     def _neighbour(self, job: Placed, offset_us: float) -> Neighbour:
         assert job.view is not None  # others share nothing
-        compiled = self._unfolded(self._alone_on(job.kind, job.view))
+        alone = self._alone_on(job.kind, job.view)
+        compiled = self._unfolded(alone)
+        alone.iteration = alone.iteration or Iteration.of(compiled.tasks)
         return Neighbour(
             view=job.view,
-            tasks=compiled.tasks,
+            iteration=alone.iteration,
             network=compiled.network,
             alone_us=job.alone_us,
             offset_us=offset_us,

@@ -77,6 +77,17 @@ class _Table:
         )
 
     @property
+    def joined(self) -> bool:
+        """Return whether pairs with a route lead from the first GPU to all others."""
+        leads = (np.diff(self.start) > 0).reshape(self.ranks, self.ranks)
+        reached = np.arange(self.ranks) == 0
+        while True:
+            more = reached | leads[reached].any(axis=0)
+            if (more == reached).all():
+                return bool(reached.all())
+            reached = more
+
+    @property
     def said(self) -> tuple[NDArray[Any], ...]:
         """Return what tells it from others."""
         return self.start, self.links, self.weight, self.latency_us
@@ -97,6 +108,8 @@ class View:
     fabric: Fabric
     #: The same for views that are alike.
     key: str
+    #: Whether routes lead from any GPU to any other, over others of the job where they have to.
+    joined: bool
 
     @classmethod
     def of(cls, fabric: Fabric, gpus: NDArray[np.int32], parts: int = 1) -> View:
@@ -149,6 +162,7 @@ class View:
                 **_ends(fabric, gpus, links),
             ),
             key=digest.hexdigest(),
+            joined=any(table.joined for table in tables),
         )
 
 

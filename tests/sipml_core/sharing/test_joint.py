@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sipml_core.model import Cluster, Network
-from sipml_core.sharing.joint import Neighbour, joint_iterations_us
+from sipml_core.sharing.joint import Iteration, Neighbour, joint_iterations_us
 from sipml_core.sharing.neighbours import Footprint, groups_that_share, links_shared
 from sipml_core.sharing.views import View
 from sipml_core.testing.jobs import transfers_only
@@ -23,7 +23,9 @@ def neighbour(fabric, gpus, size_bytes, alone_us, offset_us=0.0):
     view = View.of(fabric, np.array(gpus, np.int32))
     tasks = transfers_only(2, [0], [1], size_bytes)
     network = Network.of(view.fabric, tasks)
-    return Neighbour(view=view, tasks=tasks, network=network, alone_us=alone_us, offset_us=offset_us)
+    return Neighbour(
+        view=view, iteration=Iteration.of(tasks), network=network, alone_us=alone_us, offset_us=offset_us
+    )
 
 
 def test_jobs_on_other_links_run_as_alone(fabric):
