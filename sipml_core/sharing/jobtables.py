@@ -97,8 +97,8 @@ class SharingTable:
         validator=attrs.validators.instance_of(bool),
     )
     least_iterations: int = option(
-        6, doc="iterations of the median job for which neighbours are simulated together, at first; two of the "
-        "slowest at least",
+        6, doc="iterations of the median job for which neighbours are simulated together, at first; two of "
+        "the slowest at least",
         validator=between(2, 1000),
     )  # fmt: skip
     most_iterations: int = option(

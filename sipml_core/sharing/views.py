@@ -126,7 +126,10 @@ class View:
         ways = (
             [fabric.route] if control is None or control.packets is None else [fabric.route, control.packets]
         )
-        tables = [_own_circuits(_Table.of(way, gpus), fabric, gpus) for way in ways]
+        circuits = None if control is None else job_circuits(control, gpus)
+        tables = [_Table.of(way, gpus) for way in ways]
+        if circuits is not None:
+            tables = [_on_circuits(table, circuits, fabric, gpus) for table in tables]
 
         # Number fixed links by their first appearance. [entries]
         crossed = np.concatenate([table.links for table in tables])
@@ -141,12 +144,9 @@ class View:
         tiers = job_tiers(gpus, fabric.hints.tiers)
         said = [each for table in tables for each in table.said]
         said += [gbps, np.array([size for _, size in tiers], np.int64)]
-        circuits = None
-        if control is not None:
-            circuits = job_circuits(control, gpus)
-            if control.packets is not None:
-                below = control.packets_below_bytes
-                circuits = attrs.evolve(circuits, packets=tables[1].route, packets_below_bytes=below)
+        if circuits is not None and control is not None and control.packets is not None:
+            below = control.packets_below_bytes
+            circuits = attrs.evolve(circuits, packets=tables[1].route, packets_below_bytes=below)
         digest = hashlib.sha256(b"".join(np.ascontiguousarray(each).tobytes() for each in said))
         digest.update(_told(circuits))
         return cls(
@@ -178,14 +178,15 @@ def _told(value: Any) -> bytes:
     return b"" if value is None or callable(value) else repr(value).encode() + b";"
 
 
-def _own_circuits(table: _Table, fabric: Fabric, gpus: NDArray[np.int32]) -> _Table:
-    """Return the routes of a job without those that use circuits of GPUs that it does not have."""
-    if fabric.circuits is None:
-        return table
+def _on_circuits(table: _Table, circuits: CircuitControl, fabric: Fabric, gpus: NDArray[np.int32]) -> _Table:
+    """Return the routes of a job without those that use circuits which it cannot have."""
     circuit = table.links >= fabric.fixed_links
-    src, dst = fabric.circuit_pair(table.links[circuit])
-    foreign = ~(np.isin(src, gpus) & np.isin(dst, gpus))
-    return table.without(np.bincount(table.pair[circuit][foreign], minlength=table.ranks**2) > 0)
+    rank = np.full(fabric.gpus, -1, np.int32)
+    rank[gpus] = np.arange(len(gpus))
+    src, dst = (rank[ends] for ends in fabric.circuit_pair(table.links[circuit]))
+    lacks = (src < 0) | (dst < 0)
+    lacks[~lacks] = ~circuits.may_connect(src[~lacks], dst[~lacks])
+    return table.without(np.bincount(table.pair[circuit][lacks], minlength=table.ranks**2) > 0)
 
 
 def _renumbered(

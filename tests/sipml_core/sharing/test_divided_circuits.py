@@ -149,6 +149,16 @@ def test_a_job_out_of_reach_takes_a_block_or_waits(registry):
     assert switched["d"].gpus_at == "16-27"
 
 
+def test_circuits_of_a_job_stay_on_the_shortest_arc_that_holds_it(registry):
+    """Of GPUs 0, 4, 8, 12 on a ring of 16 that is 4 to 0: from 0 to 4 on it are 12 segments, not 4.
+
+    With a reach of 8 GPU 0 has circuits to 8 and 12 only.
+    """
+    view = View.of(built_ring(registry, 16), np.array([0, 4, 8, 12], np.int32))
+    routes = view.fabric.route(np.array([0, 0, 0]), np.array([1, 2, 3])).flat()
+    assert np.diff(routes.start).tolist() == [0, 3, 3]
+
+
 @pytest.mark.parametrize(
     "topology",
     [
