@@ -2,10 +2,12 @@
 
 python benchmarks/many_jobs.py                        many_jobs.toml with each allocator, on each network
 python benchmarks/many_jobs.py random elect-cluster   one of them
+python benchmarks/many_jobs.py ... --out FILE.csv     write rows to a file, in place of those of the same name
 """
 
 from __future__ import annotations
 
+import csv
 import sys
 import time
 from pathlib import Path
@@ -20,24 +22,23 @@ ALLOCATORS = ("compact", "contiguous", "first-fit", "random")
 
 
 def main() -> None:
-    registry = load()
-    allocators = [sys.argv[1]] if len(sys.argv) > 1 else ALLOCATORS
-    print("| allocator | network | makespan | used | waited | slow-down | slowest | together | CPU time |")
-    print("|---|---|--:|--:|--:|--:|--:|--:|--:|")
-    for allocator in allocators:
+    registry, arguments, out = load(), sys.argv[1:], None
+    if "--out" in arguments:
+        at = arguments.index("--out")
+        out = Path(arguments[at + 1])
+        del arguments[at : at + 2]
+    for allocator in arguments[:1] or ALLOCATORS:
         experiment = open_shared(FILE, registry, set={"sharing.allocator": allocator})
         for k, interconnect in enumerate(experiment.interconnects):
-            if len(sys.argv) > 2 and interconnect.label != sys.argv[2]:
+            if arguments[1:] and interconnect.label != arguments[1]:
                 continue
             began_s = time.process_time()
-            (row,) = run_shared(only(experiment, k)).summaries
-            took_s = time.process_time() - began_s
-            print(
-                f"| {allocator} | {row.topology} | {row.makespan_us / 1e6:.0f} s | "
-                f"{100 * row.utilisation:.0f} % | {row.waited_us / 1e6:.1f} s | {row.slowdown:.3f}x | "
-                f"{row.slowest:.2f}x | {row.simulated_together} | {took_s:.0f} s |",
-                flush=True,
-            )
+            (summary,) = run_shared(only(experiment, k)).summaries
+            took = {"allocator": allocator, "cpu_s": f"{time.process_time() - began_s:.1f}"}
+            row = {name: str(value) for name, value in (took | attrs.asdict(summary)).items()}
+            print(row, flush=True)
+            if out:
+                write(out, row)
 
 
 def only(experiment, network):
@@ -46,6 +47,21 @@ def only(experiment, network):
         attrs.evolve(kind, interconnects=(kind.interconnects[network],)) for kind in experiment.kinds
     )
     return attrs.evolve(experiment, interconnects=(experiment.interconnects[network],), kinds=kinds)
+
+
+def write(path: Path, row: dict) -> None:
+    """Put a row into a CSV file."""
+    rows = []
+    if path.exists():
+        with path.open(newline="", encoding="utf-8") as file:
+            rows = list(csv.DictReader(file))
+    named = ("allocator", "topology")
+    rows = [each for each in rows if any(each[name] != row[name] for name in named)] + [row]
+    rows.sort(key=lambda each: [each[name] for name in reversed(named)])
+    with path.open("w", newline="", encoding="utf-8") as file:
+        writer = csv.DictWriter(file, list(row), lineterminator="\n")
+        writer.writeheader()
+        writer.writerows(rows)
 
 
 if __name__ == "__main__":

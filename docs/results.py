@@ -18,7 +18,9 @@ from pathlib import Path
 
 DOCS = Path(__file__).resolve().parent
 RESULTS = DOCS / "results"
-PAGES = ("which-network.md", "validation.md", "communication.md", "reproduction.md", "electrical.md")
+PAGES = (
+    "which-network.md", "validation.md", "communication.md", "reproduction.md", "electrical.md", "sharing.md",
+)  # fmt: skip
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.S)
 
 Row = dict[str, str]
@@ -407,6 +409,43 @@ def which_network() -> str:
     return table(["network", *jobs], lines)
 
 
+# Jobs that share a cluster
+
+
+def fragmentation() -> str:
+    """Return what becomes of jobs on each network, by how GPUs are given to them."""
+    lines = [
+        [row["setting"], row["topology"], f"{float(row['makespan_us']) / 1e6:.0f} s",
+         *(f"{float(row[column]):.0%}".replace("%", " %") for column in ("utilisation", "fragmentation")),
+         f"{float(row['waited_us']) / 1e6:.1f} s", f"{float(row['slowdown']):.3f}x",
+         f"{float(row['slowest']):.2f}x"]
+        for row in rows("fragmentation")
+    ]  # fmt: skip
+    head = ["GPUs of a job", "network", "makespan", "used", "split", "waited", "slow-down", "slowest"]
+    return table(head, lines, numbers_from=2) if lines else missing("fragmentation")
+
+
+def fragmentation_claims() -> str:
+    """Return what was held against these results."""
+    lines = [
+        [row["claim"], f"{float(row['ratio']):.3g}x" if row["ratio"] else "-", row["verdict"]]
+        for row in rows("fragmentation_claims")
+    ]
+    return table(["claim", "ratio", "verdict"], lines, numbers_from=9) if lines else missing("fragmentation")
+
+
+def many_jobs() -> str:
+    """Return how long many jobs on a large cluster take to simulate."""
+    lines = [
+        [row["allocator"], row["topology"], f"{float(row['makespan_us']) / 1e6:.0f} s",
+         f"{float(row['utilisation']):.0%}".replace("%", " %"), f"{float(row['slowdown']):.3f}x",
+         row["simulated_together"], f"{float(row['cpu_s']):.0f} s"]
+        for row in rows("many_jobs")
+    ]  # fmt: skip
+    head = ["allocator", "network", "makespan", "used", "slow-down", "simulated together", "processor time"]
+    return table(head, lines, numbers_from=2) if lines else missing("many_jobs")
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "measured": measured_summary,
     "measured-rows": measured_rows,
@@ -419,6 +458,9 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "assumptions": assumptions,
     "doublings": doublings,
     "which-network": which_network,
+    "fragmentation": fragmentation,
+    "fragmentation-claims": fragmentation_claims,
+    "many-jobs": many_jobs,
     "fig5": fig5,
     "fig6": fig6,
     "claims": claims,

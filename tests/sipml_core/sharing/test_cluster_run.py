@@ -143,12 +143,24 @@ def test_arrivals_from_a_file(registry, tmp_path):
         ([{"name": "a", "gpus": 5}], {}, "job 'a': .*global_batch must be a multiple"),
         ([{"name": "a", "gpus": 4}], {"allocator": "first-fti"}, "did you mean 'first-fit'"),
         ([], {}, "no job"),
+        ([{"name": "a", "gpus": 4}], {"allocator": 3}, "sharing.allocator must be a table, got 3"),
+        ([{"name": "a", "gpus": 4}], {"most_iterations": 3}, "sharing.most_iterations must be at least"),
     ],
 )
 def test_jobs_that_cannot_be_are_refused_in_one_line(registry, jobs, options, told):
     with pytest.raises(ConfigError, match=told) as refusal:
         shared(registry, jobs, **options)
     assert "\n" not in str(refusal.value)
+
+
+@pytest.mark.parametrize("name", ["job", "sharing", "arrivals"])
+def test_what_is_no_table_is_refused(registry, name):
+    tables = {
+        "title": "test", "cluster": {"gpus": 8, "bandwidth_gbps": 200}, "workload": [GPT], "topology": [FLAT],
+        "plan": {"global_batch": 24}, name: 3,
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=rf"{name}(\[0\])? must be a table, got 3"):
+        read_shared(tables, registry)
 
 
 def test_circuits_whose_rules_are_not_known_are_refused(registry, monkeypatch):
