@@ -39,7 +39,7 @@ def rows_of(
         "title": "circuit-demand",
         "cluster": {"gpus": gpus, "bandwidth_gbps": gbps},
         "workload": {"name": workload},
-        "plan": {"mp": mp, "global_batch": gpus * samples, "exchange": "direct"},
+        "plan": {"mp": mp, "global_batch": gpus * samples, "exchange": "direct", "layout": "auto"},
         "topology": [{**table, **way, "label": str(k)} for k, way in enumerate(ways)],
     }
     return run_experiment(read_experiment(tables, registry)).cases

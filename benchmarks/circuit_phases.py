@@ -1,20 +1,23 @@
-"""Circuits set once, re-planned by interval, and between phases, on whole jobs and for several dark times.
+"""Circuits set once, re-planned by interval, between phases, and between those of stages, on whole jobs.
 
-    python benchmarks/circuit_phases.py [--reconfiguration-us US ...]
+    python benchmarks/circuit_phases.py [--reconfiguration-us US ...] [--out FOLDER]
 
-Of each job: the iteration with circuits that are set once [ms], then with those that change, as time [ms] and
-number of plans. SiP-OCS, V100, mixed precision, direct exchange; by interval every 5 r, 20 us at least.
+circuit_phases.csv, the table of docs/circuit-planning.md: iteration and number of plans of each job for
+several dark times. SiP-OCS, V100, mixed precision, direct exchange; by interval every 5 r, 20 us at least.
 """
 
 from __future__ import annotations
 
 import argparse
+import csv
+from pathlib import Path
 
 from sipml_core.cases import run_experiment
 from sipml_core.experiment import read_experiment
 from sipml_core.model import CaseResult
 from sipml_core.plugin import Registry, load
 
+WAYS = ("interval", "phase", "stage")
 #: Workload, GPUs, bandwidth [Gbps], switches, and how GPUs share the job.
 JOBS = (
     ({"name": "gpt", "layers": 6}, 16, 250, 4, {"mp": 2, "pp": 2, "global_batch": 64, "micro_batch": 2}),
@@ -29,7 +32,7 @@ def rows_of(registry: Registry, job: int, latencies_us: list[float]) -> tuple[Ca
     workload, gpus, gbps, switches, plan = JOBS[job]
     ocs: dict[str, object] = {"name": "sip-ocs", "switches": switches}
     networks = [{**ocs, "label": "once"}]
-    for replan in ("interval", "phase"):
+    for replan in WAYS:
         for r in latencies_us:
             times = {"reconfiguration_us": r, "interval_us": max(20.0, 5 * r)}
             networks.append({**ocs, **times, "replan": replan, "label": f"{replan} {r:g}"})
@@ -37,25 +40,34 @@ def rows_of(registry: Registry, job: int, latencies_us: list[float]) -> tuple[Ca
         "title": "circuit-phases",
         "cluster": {"gpus": gpus, "bandwidth_gbps": gbps},
         "workload": workload,
-        "plan": {**plan, "exchange": "direct"},
+        "plan": {**plan, "exchange": "direct", "layout": "auto"},
         "topology": networks,
     }
     return run_experiment(read_experiment(tables, registry)).cases
 
 
+def told(job: int) -> str:
+    """A job in words."""
+    workload, gpus, gbps, switches, plan = JOBS[job]
+    name = f"GPT, {workload['layers']} layers" if "layers" in workload else "Transformer"
+    degrees = ", ".join(f"{key} {plan[key]}" for key in ("mp", "pp") if key in plan)
+    return f"{name}, {gpus} GPUs, {degrees}, batch {plan['global_batch']}, {switches} switches, {gbps} Gbps"
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--reconfiguration-us", type=float, nargs="+", default=[10, 100, 1000, 10_000])
-    latencies_us = parser.parse_args().reconfiguration_us
-    registry = load()
-    for job, (workload, gpus, gbps, switches, plan) in enumerate(JOBS):
-        once, *rows = rows_of(registry, job, latencies_us)
-        told = f"set once {once.measured_us / 1e3:.1f} ms" if once.ran else "set once: pairs are left out"
-        print(f"{workload}, {gpus} GPUs, {plan}, {switches} switches, {gbps} Gbps: {told}")
-        for k, replan in enumerate(("interval", "phase")):
-            part = rows[k * len(latencies_us) : (k + 1) * len(latencies_us)]
-            cells = (f"{row.measured_us / 1e3:.1f}, {row.decisions}" for row in part)
-            print(f"| {replan} | {' | '.join(cells)} |", flush=True)
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    asked = parser.parse_args()
+    latencies_us, registry = asked.reconfiguration_us, load()
+    with (asked.out / "circuit_phases.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("job", "replan", "reconfiguration_us", "iteration_us", "plans"))
+        for job in range(len(JOBS)):
+            ways = [("once", 0.0), *((way, r) for way in WAYS for r in latencies_us)]
+            for (way, r), row in zip(ways, rows_of(registry, job, latencies_us), strict=True):
+                table.writerow((told(job), way, r, row.iteration_us or "", row.decisions or ""))
+                file.flush()
 
 
 if __name__ == "__main__":

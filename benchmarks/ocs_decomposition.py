@@ -1,12 +1,12 @@
 """Weighted permutations on parallel switches: makespan over the bound, planning time, and on the engine.
 
-    python benchmarks/ocs_decomposition.py [--gpus N ...] [--drained N]
+    python benchmarks/ocs_decomposition.py [--gpus N ...] [--drained N ...] [--out FOLDER]
 
-First table: five shapes of traffic; `delay` is the time to set a switch, as a part of the time that the
+decomposition.csv: five shapes of traffic; `delay` is the time to set a switch, as a part of the time that the
 busiest port needs on all its links. Columns: makespan over `Decomposition.bound_us`, configurations, and the
-time of a whole `decompose` call and of one `ocs_match` of it, the fastest of three [ms].
+processor time of a whole `decompose` call and of one `ocs_match` of it, the least of three [ms].
 
-Second table: every pair's bytes of a matrix ready at the start, sent on the engine over 4 switches that are
+draining.csv: every pair's bytes of a matrix ready at the start, sent on the engine over 4 switches that are
 re-planned every 100 us and dark for 20 us: time until the last byte has left, over the bound, by scheduler
 and estimator, and the plans that were made.
 """
@@ -14,8 +14,12 @@ and estimator, and the plans that were made.
 from __future__ import annotations
 
 import argparse
+import csv
+import itertools
+import sys
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 
 import numpy as np
 from numpy.typing import NDArray
@@ -82,16 +86,16 @@ def traffic_of(shape: str, gpus: int) -> TrafficMatrix:
     return TrafficMatrix.from_dense(matrix / busiest * 10_000.0 * LINK_GBPS * 125.0)
 
 
-def fastest_ms(call: Callable[[], object]) -> float:
+def least_ms(call: Callable[[], object]) -> float:
     times = []
     for _ in range(3):
-        start = time.perf_counter()
+        start = time.process_time()
         call()
-        times.append(1e3 * (time.perf_counter() - start))
+        times.append(1e3 * (time.process_time() - start))
     return min(times)
 
 
-def decomposed(shape: str, gpus: int, switches: int, delay: float) -> str:
+def decomposed(shape: str, gpus: int, switches: int, delay: float) -> dict[str, object]:
     traffic = traffic_of(shape, gpus)
     options = {
         "switches": switches, "link_gbps": LINK_GBPS, "reconfiguration_us": delay * 10_000.0 / switches,
@@ -101,15 +105,19 @@ def decomposed(shape: str, gpus: int, switches: int, delay: float) -> str:
     order = np.argsort(-traffic.demand, kind="stable")
     src, dst = traffic.src[order], traffic.dst[order]
     degree = int(max(np.bincount(src).max(), np.bincount(dst).max()))
-    whole_ms = fastest_ms(lambda: decompose(traffic, **options))
-    match_ms = fastest_ms(lambda: match(gpus, src, dst, degree))
-    return (
-        f"| {shape} | {gpus} | {switches} | {delay:g} | {made.makespan_us / made.bound_us:.3f} | "
-        f"{made.configurations} | {whole_ms:.1f} | {match_ms:.2f} |"
-    )
+    return {
+        "shape": shape,
+        "gpus": gpus,
+        "switches": switches,
+        "delay": delay,
+        "of_bound": round(made.makespan_us / made.bound_us, 6),
+        "configurations": made.configurations,
+        "decompose_ms": round(least_ms(lambda: decompose(traffic, **options)), 3),
+        "match_ms": round(least_ms(lambda: match(gpus, src, dst, degree)), 3),
+    }
 
 
-def drained(shape: str, gpus: int, switches: int = 4) -> str:
+def drained(shape: str, gpus: int, switches: int = 4) -> Iterable[dict[str, object]]:
     """The matrix sent on the engine, by each scheduler with each of two estimators."""
     registry, traffic = load(), traffic_of(shape, gpus)
     builder = TaskBuilder(gpus)
@@ -120,7 +128,6 @@ def drained(shape: str, gpus: int, switches: int = 4) -> str:
     fabric = topology.build(Cluster(gpus=gpus, bandwidth_gbps=switches * LINK_GBPS))
     network = Network.of(fabric, tasks)
     bound_us = makespan_bound_us(traffic, transfer_times_us(traffic, LINK_GBPS), switches, 20.0)
-    cells = []
     for scheduler in ("ocs-exact", "ocs-decompose"):
         for estimator in ("window", "backlog"):
             made, seen = registry.find("scheduler", scheduler), registry.find("estimator", estimator)
@@ -132,27 +139,38 @@ def drained(shape: str, gpus: int, switches: int = 4) -> str:
                 total_bytes=job_bytes(network, tasks),
             )
             timeline = simulate(tasks, network, driver=driver)
-            cells.append(f"{timeline.total_us / bound_us:.2f} ({driver.plans})")
-    return f"| {shape} | {gpus} | {' | '.join(cells)} |"
+            yield {
+                "shape": shape,
+                "gpus": gpus,
+                "scheduler": scheduler,
+                "estimator": estimator,
+                "of_bound": round(timeline.total_us / bound_us, 6),
+                "plans": driver.plans,
+            }
+
+
+def written(path: Path, rows: Iterable[dict[str, object]]) -> None:
+    """Write rows as they come, to a file and to the terminal."""
+    with path.open("w", encoding="utf-8", newline="") as file:
+        for number, row in enumerate(rows):
+            for target in (file, sys.stdout):
+                table = csv.DictWriter(target, list(row), lineterminator="\n")
+                if number == 0:
+                    table.writeheader()
+                table.writerow(row)
+                target.flush()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpus", type=int, nargs="*", default=[64, 256, 1024])
     parser.add_argument("--drained", type=int, nargs="*", default=[16, 64])
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
     asked = parser.parse_args()
-    print("| shape | N | Q | delay | of bound | configurations | decompose | match |")
-    print("|---" * 8 + "|")
-    for shape in SHAPES:
-        for gpus in asked.gpus:
-            for switches in (4, 16):
-                for delay in (0.01, 0.1):
-                    print(decomposed(shape, gpus, switches, delay), flush=True)
-    print("\n| shape | N | exact, window | exact, backlog | decompose, window | decompose, backlog |")
-    print("|---" * 6 + "|")
-    for shape in SHAPES:
-        for gpus in asked.drained:
-            print(drained(shape, gpus), flush=True)
+    points = itertools.product(SHAPES, asked.gpus, (4, 16), (0.01, 0.1))
+    written(asked.out / "decomposition.csv", (decomposed(*point) for point in points))
+    drains = itertools.product(SHAPES, asked.drained)
+    written(asked.out / "draining.csv", (row for point in drains for row in drained(*point)))
 
 
 if __name__ == "__main__":

@@ -68,6 +68,18 @@ class OcsPlan(CircuitPlan):
     def switches(self) -> int:
         return len(self.port_map)
 
+    def stays(self, previous: CircuitPlan) -> bool:
+        """Return whether every port leads where it did, and nothing is dark."""
+        return (
+            isinstance(previous, OcsPlan)
+            and np.array_equal(self.kept_gbps, self.gbps)
+            and not self.dark_us.any()
+            and np.array_equal(self.port_map, previous.port_map)
+            and np.array_equal(self.gbps, previous.gbps)
+            and np.array_equal(self.dst, previous.dst)
+            and np.array_equal(self.src, previous.src)
+        )
+
     @property
     def total_gbps(self) -> float:
         """Return the capacity of all circuits together. [Gbps]"""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import heapq
 import math
 from collections.abc import Iterator
 
@@ -13,16 +12,7 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.fields import BYTES_PER_US_PER_GBPS, float64_vector, int32_matrix, int32_vector
 from sipml_core.model import TrafficMatrix
-from sipml_ocs.kernel import DARK, match
-
-#: Parts of the largest demand above which a demand is divided into pieces: 1 / part, from coarse to fine.
-CUTS = (1.0, 1.25, 1.5, 1.75, 2.0, 2.5, 3.0, 3.5, 4.0, 5.0, 6.0, 7.0, 8.0, 10.0, 12.0, 16.0)
-#: Up to so many demands all are tried. Above, the search begins at one and turns after a few that are worse.
-FEW_PAIRS, FIRST_CUT, PATIENCE = 10_000, 4, 2
-#: Pieces that are matched in all, at most; whatever has been tried by then is compared.
-MOST_PIECES = 3_000_000
-#: Steps of bisection between the mean load of a switch and a span that surely suffices.
-BISECTIONS = 12
+from sipml_ocs.kernel import DARK, decomposed
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -145,20 +135,18 @@ def decompose(
             f"{link_gbps:g} and {reconfiguration_us:g}"
         )
     times_us = transfer_times_us(traffic, link_gbps)
-    pieces, spread = _best(traffic, times_us, switches, reconfiguration_us)
-    port_map = np.full((len(pieces.duration_us), traffic.gpus), DARK, dtype=np.int32)
-    port_map[pieces.configuration, traffic.src[pieces.pair]] = traffic.dst[pieces.pair]
+    port_map, duration_us, slices = decomposed(traffic, times_us, switches, reconfiguration_us)
     return Decomposition(
         traffic=traffic,
         switches=switches,
         link_gbps=link_gbps,
         reconfiguration_us=reconfiguration_us,
         port_map=port_map,
-        duration_us=pieces.duration_us,
-        switch=[each[0] for each in spread],
-        configuration=[each[1] for each in spread],
-        start_us=[each[2] for each in spread],
-        end_us=[each[3] for each in spread],
+        duration_us=duration_us,
+        switch=slices["on"],
+        configuration=slices["configuration"],
+        start_us=slices["start"],
+        end_us=slices["end"],
     )
 
 
@@ -180,145 +168,3 @@ def makespan_bound_us(
     busiest_us = max(np.bincount(ends, times_us).max() for ends in (traffic.src, traffic.dst))
     peers = max(np.bincount(ends).max() for ends in (traffic.src, traffic.dst))
     return float(max((busiest_us + peers * delay_us) / switches, times_us.max() / switches + delay_us))
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class _Pieces:
-    """Demands divided into pieces, each with its configuration; these from the longest to the shortest."""
-
-    pair: NDArray[np.int64]
-    configuration: NDArray[np.int32]
-    #: [configurations]
-    duration_us: NDArray[np.float64]
-
-
-#: Switch, configuration, start and end of a slice. [us]
-_Slice = tuple[int, int, float, float]
-
-
-def _best(
-    traffic: TrafficMatrix, times_us: NDArray[np.float64], switches: int, delay_us: float
-) -> tuple[_Pieces, list[_Slice]]:
-    """Return the pieces and the schedule of the best cut that is tried, the coarsest of those."""
-    largest_us = float(times_us.max(initial=0.0))
-    order = np.argsort(-times_us, kind="stable")
-    found: dict[int, tuple[float, _Pieces, list[_Slice]]] = {}
-    budget = MOST_PIECES
-
-    def tried(cut: int) -> float:
-        """Return the makespan with a cut, to 9 digits; infinite where the budget is used up. [us]"""
-        nonlocal budget
-        if cut not in found:
-            if budget <= 0 and found:
-                return math.inf
-            pieces = _matched(traffic, times_us, order, largest_us / CUTS[cut])
-            slices = spread_over(pieces.duration_us, switches, delay_us)
-            found[cut] = float(f"{_end_us(slices):.9g}"), pieces, slices
-            budget -= len(pieces.pair)
-        return found[cut][0]
-
-    best, patience = FIRST_CUT, PATIENCE if traffic.pairs > FEW_PAIRS else len(CUTS)
-    tried(best)
-    for step in (1, -1):
-        cut, worse = best + step, 0
-        while 0 <= cut < len(CUTS) and worse < patience:
-            if tried(cut) < tried(best):
-                best, worse = cut, 0
-            else:
-                worse += 1
-            cut += step
-    best = min(found, key=lambda cut: (found[cut][0], cut))
-    return found[best][1:]
-
-
-def _matched(
-    traffic: TrafficMatrix, times_us: NDArray[np.float64], order: NDArray[np.int64], limit_us: float
-) -> _Pieces:
-    """Return pieces no longer than a limit, in configurations. `order` sorts demands, the largest first."""
-    time_us = times_us[order]
-    # Pieces of each demand; all but the last are as long as the limit. [pairs]
-    count = np.maximum(np.ceil(time_us / limit_us - 1e-9), 1).astype(np.int64) if len(time_us) else order
-    pair, span_us = np.repeat(order, count), np.full(int(count.sum()), limit_us)
-    span_us[np.cumsum(count) - 1] = time_us - (count - 1) * limit_us
-    by_size = np.argsort(-span_us, kind="stable")
-    pair, span_us = pair[by_size], span_us[by_size]
-
-    src, dst = traffic.src[pair], traffic.dst[pair]
-    degree = max((int(np.bincount(ends).max()) for ends in (src, dst) if len(ends)), default=0)
-    colour = match(traffic.gpus, src, dst, degree)
-    duration_us = np.zeros(degree)
-    np.maximum.at(duration_us, colour, span_us)
-    longest = np.argsort(-duration_us, kind="stable")
-    place = np.empty(degree, dtype=np.int32)
-    place[longest] = np.arange(degree, dtype=np.int32)
-    return _Pieces(pair=pair, configuration=place[colour], duration_us=duration_us[longest])
-
-
-def spread_over(duration_us: NDArray[np.float64], switches: int, delay_us: float) -> list[_Slice]:
-    """Return slices that give every configuration its time on some switches, dark time before each.
-
-    Examples
-    --------
-    5, 4 and 3 us on two switches without a delay: 6 us with a cut, 7 without.
-
-    >>> slices = spread_over(np.array([5.0, 4.0, 3.0]), 2, 0.0)
-    >>> [(q, k, round(start, 9), round(end, 9)) for q, k, start, end in slices]
-    [(0, 0, 0.0, 5.0), (0, 1, 5.0, 6.0), (1, 1, 0.0, 3.0), (1, 2, 3.0, 6.0)]
-
-    A cut of 5 us that costs 2 us is not worth it: 7 us, and 7.5 with it.
-
-    >>> spread_over(np.array([5.0, 4.0]), 2, 2.0)
-    [(0, 0, 0.0, 7.0), (1, 1, 0.0, 6.0)]
-    """
-    spans_us = [float(span) for span in duration_us if span > 0]
-    whole = _longest_first(spans_us, switches, delay_us)
-    if not spans_us:
-        return whole
-    # Each of the switches but the last loses at most one delay to a cut, or to what is too short for one.
-    total_us = math.fsum(spans_us) + len(spans_us) * delay_us
-    low_us, high_us = total_us / switches, (total_us + (switches - 1) * delay_us) / switches
-    high_us = max(high_us, delay_us + max(spans_us) / switches) * (1 + 1e-12)
-    if high_us - low_us > 1e-9 * high_us:
-        for _ in range(BISECTIONS):
-            middle_us = (low_us + high_us) / 2
-            if _filled(spans_us, switches, delay_us, middle_us) is None:
-                low_us = middle_us
-            else:
-                high_us = middle_us
-    cut = _filled(spans_us, switches, delay_us, high_us)
-    return whole if cut is None or _end_us(whole) <= _end_us(cut) else cut
-
-
-def _end_us(slices: list[_Slice]) -> float:
-    return max((each[3] for each in slices), default=0.0)
-
-
-def _longest_first(spans_us: list[float], switches: int, delay_us: float) -> list[_Slice]:
-    """Return slices, each configuration whole, on the switch that is free first."""
-    free = [(0.0, switch) for switch in range(switches)]
-    slices: list[_Slice] = []
-    for number, span_us in enumerate(spans_us):
-        start_us, switch = free[0]
-        heapq.heapreplace(free, (start_us + delay_us + span_us, switch))
-        slices.append((switch, number, start_us, start_us + delay_us + span_us))
-    return slices
-
-
-def _filled(spans_us: list[float], switches: int, delay_us: float, end_us: float) -> list[_Slice] | None:
-    """Return slices that fill one switch after the other up to an end; None if there are too few."""
-    slices: list[_Slice] = []
-    switch, now_us = 0, 0.0
-    for number, span_us in enumerate(spans_us):
-        left_us = span_us
-        while left_us > 1e-12 * end_us:
-            room_us = end_us - now_us - delay_us
-            if room_us <= 1e-12 * end_us:
-                switch, now_us = switch + 1, 0.0
-                if switch == switches or end_us <= delay_us:
-                    return None
-                continue
-            taken_us = min(room_us, left_us)
-            slices.append((switch, number, now_us, now_us + delay_us + taken_us))
-            now_us += delay_us + taken_us
-            left_us -= taken_us
-    return slices

@@ -75,6 +75,64 @@ def match(gpus: int, src: NDArray[np.int32], dst: NDArray[np.int32], colours: in
     return colour
 
 
+#: An `ocs_slice`: from `start` a switch is set to a configuration, is dark, and then carries until `end`.
+SLICE = np.dtype([("on", np.int32), ("configuration", np.int32), ("start", np.float64), ("end", np.float64)])
+
+
+def spread(duration: NDArray[np.float64], switches: int, delay: float) -> NDArray[Any]:
+    """Return slices that give every configuration its time on some switches: see `ocs_spread`. [slices]
+
+    Examples
+    --------
+    5, 4 and 3 us on two switches without a delay: 6 us with a cut, 7 without.
+
+    >>> made = spread(np.array([5.0, 4.0, 3.0]), 2, 0.0)
+    >>> made["on"].tolist(), made["configuration"].tolist(), made["end"].round(9).tolist()
+    ([0, 0, 1, 1], [0, 1, 1, 2], [5.0, 6.0, 3.0, 6.0])
+
+    A cut of 5 us that costs 2 us is not worth it: 7 us, and 7.5 with it.
+
+    >>> spread(np.array([5.0, 4.0]), 2, 2.0)["end"].tolist()
+    [7.0, 6.0]
+    """
+    room, count = np.zeros(len(duration) + switches, SLICE), ffi.new("int64_t *")
+    given, slices = _buffer("double[]", duration, np.float64), ffi.cast("ocs_slice *", ffi.from_buffer(room))
+    _raise(lib.ocs_spread(len(duration), given, switches, delay, slices, count))
+    return room[: count[0]]
+
+
+def decomposed(
+    traffic: TrafficMatrix, times: NDArray[np.float64], switches: int, delay: float
+) -> tuple[NDArray[np.int32], NDArray[np.float64], NDArray[Any]]:
+    """Return a schedule that serves pairs for their times: see `ocs_decompose`.
+
+    Port map [configurations, gpus], durations [configurations], slices [slices].
+    """
+    buffers = [
+        _buffer("int32_t[]", traffic.src, np.int32),
+        _buffer("int32_t[]", traffic.dst, np.int32),
+        _buffer("double[]", times, np.float64),
+    ]
+    problem = ffi.new("ocs_problem *", [traffic.gpus, switches, traffic.pairs, *buffers])
+    _raise(lib.ocs_check(problem))
+    made = ffi.gc(ffi.new("ocs_schedule *"), lib.ocs_schedule_free)
+    _raise(lib.ocs_decompose(problem, delay, made))
+    port_map = _copied(made.port_map, made.configurations * traffic.gpus, np.int32)
+    return (
+        port_map.reshape(made.configurations, traffic.gpus),
+        _copied(made.duration, made.configurations, np.float64),
+        _copied(made.slice, made.slices, SLICE),
+    )
+
+
+def _copied(values: Any, count: int, dtype: Any) -> NDArray[Any]:
+    """Return an array of the kernel's as one of its own; `values` may be null where it is empty. [count]"""
+    kind = np.dtype(dtype)
+    return (
+        np.frombuffer(ffi.buffer(values, count * kind.itemsize), kind).copy() if count else np.zeros(0, kind)
+    )
+
+
 def _buffer(kind: str, values: NDArray[Any], dtype: Any) -> Any:
     return ffi.from_buffer(kind, np.ascontiguousarray(values, dtype=dtype))
 

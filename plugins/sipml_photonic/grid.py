@@ -109,7 +109,7 @@ def grid_fabric(
         link_head=ports,
         route=route,
         circuits=control,
-        hints=FabricHints(degree=control.circuits_per_gpu, tiers=rows),
+        hints=FabricHints(degree=control.circuits_per_gpu, tiers=rows, torus=grid.shape),
         words=FabricWords(
             link_names=lambda k: f"egress {k}" if k < gpus else f"ingress {k - gpus}", notes=notes
         ),

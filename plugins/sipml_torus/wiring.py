@@ -56,7 +56,10 @@ class Wiring:
             link_tail=node,
             link_head=head,
             route=self.route,
-            hints=FabricHints(tiers=tuple((name, size) for size, name in named.items())),
+            hints=FabricHints(
+                tiers=tuple((name, size) for size, name in named.items()),
+                torus=() if lattice.shift.any() else tuple(lattice.shape),
+            ),
             words=FabricWords(link_names=self._name, notes=notes),
         )
 
@@ -91,7 +94,7 @@ class Wiring:
         pair = np.concatenate([part[0] for part in parts])
         link = np.concatenate([part[1] for part in parts])
         weight = np.concatenate([part[2] for part in parts])
-        return Routes.of_entries(len(src), pair, link, weight, latency)
+        return Routes.of_entries(len(src), pair, link, weight, latency, in_order=True)
 
     def _crossed(
         self,

@@ -11,27 +11,22 @@ from sipml_core.cases.checking import check_experiment
 from sipml_core.cases.clock import Clock
 from sipml_core.cases.collectiveruns import CollectiveBench, CollectiveTime, bus_factor
 from sipml_core.cases.comparing import Attempt, Comparison, comparisons, outcome_of
-from sipml_core.cases.compilation import (
-    CaseTraffic,
-    CompiledCase,
-    case_traffic,
-    compile_case,
-    compile_variant,
-)
+from sipml_core.cases.compilation import CaseTraffic, case_traffic, compile_case
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
 from sipml_core.cases.planning import plan_circuits
+from sipml_core.cases.preparation import CompiledCase, PreparedCase, prepared_variant
 from sipml_core.cases.provenance import hashes_of_files, package_versions, versions
 from sipml_core.cases.remedies import Gain, case_of, gains
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import ExperimentRun, run_experiment, with_speedups
 from sipml_core.cases.simulating import (
     SimulatedCase,
-    compiled_variants,
-    fastest_compiled,
+    fastest_prepared,
+    prepared_variants,
     simulate_case,
     simulate_variants,
 )
-from sipml_core.cases.steps import balanced_graph, op_graph, op_layout
+from sipml_core.cases.steps import balanced_graph, model_parts, op_graph, op_layout, op_times_us
 
 __all__ = [
     "ACCURACY",
@@ -47,6 +42,7 @@ __all__ = [
     "ExperimentRun",
     "Gain",
     "Goal",
+    "PreparedCase",
     "Reuse",
     "SimulatedCase",
     "balanced_graph",
@@ -56,18 +52,20 @@ __all__ = [
     "check_experiment",
     "comparisons",
     "compile_case",
-    "compile_variant",
-    "compiled_variants",
-    "fastest_compiled",
+    "fastest_prepared",
     "gains",
     "goal_of",
     "hashes_of_files",
+    "model_parts",
     "op_graph",
     "op_layout",
+    "op_times_us",
     "options_text",
     "outcome_of",
     "package_versions",
     "plan_circuits",
+    "prepared_variant",
+    "prepared_variants",
     "run_candidates",
     "run_experiment",
     "search_candidates",

@@ -10,10 +10,11 @@ import attrs
 import numpy as np
 
 from sipml_core.cases.candidates import Candidate
-from sipml_core.cases.compilation import CompiledCase
 from sipml_core.cases.darkness import DarkCapacity
+from sipml_core.cases.exposure import host_wait_us
 from sipml_core.cases.goals import goal_of
 from sipml_core.cases.modelspeed import language_columns, traffic_columns
+from sipml_core.cases.preparation import CompiledCase
 from sipml_core.engine import lower_bound_us
 from sipml_core.experiment import Interconnect, Job, files_of
 from sipml_core.fields import format_us
@@ -69,8 +70,12 @@ def account(compiled: CompiledCase, timeline: Timeline, dark: DarkCapacity | Non
         ),
         decisions=timeline.decisions - (compiled.circuits.kept if compiled.circuits else 0),
     )
-    by_kind: dict[str, Any] = traffic_columns(compiled, timeline, since_us, times.exposed_us)
-    return attrs.evolve(_row(compiled, times), **by_kind)
+    others: dict[str, Any] = traffic_columns(compiled, timeline, since_us, times.exposed_us)
+    framework = compiled.case.framework
+    if framework.op_us or framework.collective_us:
+        waited_us = host_wait_us(compiled.tasks, timeline, simulated, since_us)
+        others["host_wait_us"] = min(waited_us, times.idle_us)
+    return attrs.evolve(_row(compiled, times), **others)
 
 
 def bound_result(compiled: CompiledCase) -> CaseResult:
@@ -236,10 +241,11 @@ def _unused(compiled: CompiledCase) -> Iterator[str]:
     if name != usual and (control is None or control.interval_us is None):
         why = "there are no circuits" if control is None else "circuits are set once, for the whole traffic"
         yield f"estimator {name!r} is not used: {why}"
-    elif name != usual and interconnect.circuit_keys.replan == "phase":
+    elif name != usual and interconnect.circuit_keys.replan != "interval":
         yield f"estimator {name!r} is not used: circuits are planned for the traffic of each phase"
-    if interconnect.circuit_keys.replan == "phase" and (control is None or control.interval_us is None):
+    replan = interconnect.circuit_keys.replan
+    if replan != "interval" and (control is None or control.interval_us is None):
         why = "there are no circuits" if control is None else "circuits are set once; give interval_us"
-        yield f"replan 'phase' is not used: {why}"
+        yield f"replan {replan!r} is not used: {why}"
     if control is None and interconnect.circuit_keys.demand != "bytes":
         yield f"demand {interconnect.circuit_keys.demand!r} is not used: there are no circuits"

@@ -8,7 +8,7 @@ import attrs
 
 from sipml_core.cases.comparing import comparisons
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.simulating import compiled_variants
+from sipml_core.cases.simulating import prepared_variants
 from sipml_core.errors import ConfigError, SipmlError
 from sipml_core.experiment import Experiment
 
@@ -37,7 +37,7 @@ class Check:
 
 
 def check_experiment(experiment: Experiment) -> Iterator[Check]:
-    """Compile every case as `run_experiment` would, and yield what would run.
+    """Prepare every case as `run_experiment` would, and yield what would run.
 
     Raises
     ------
@@ -51,7 +51,7 @@ def check_experiment(experiment: Experiment) -> Iterator[Check]:
             if attempt.case is None:
                 continue
             try:
-                plan = compiled_variants(attempt.case, reuse)[0].plan
+                plan = prepared_variants(attempt.case, reuse)[0].plan
                 ready.append((plan.mp, plan.dp))
             except ConfigError:
                 raise

@@ -169,8 +169,8 @@ class CollectiveBench:
             chosen = next(each for each in self.all_reduces if each.name == algorithm)
             tiers, in_network = chosen.tiers(shape), chosen.in_network
             rings = Rings(
-                builder=builder, steps="fluid", orders=chosen.rings(shape), library=library,
-                in_network=in_network,
+                builder=builder, steps="fluid", orders=chosen.rings(shape),
+                tier_orders=chosen.orders(shape), library=library, in_network=in_network,
             )  # fmt: skip
             rings.all_reduce(members.reshape(1, *tiers), size_bytes)
             return builder.build(), _how(library, collective, members, size_bytes, adds=in_network)

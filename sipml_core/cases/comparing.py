@@ -10,7 +10,7 @@ import attrs
 from sipml_core.cases.accounting import options_text, unfit_row
 from sipml_core.cases.candidates import Candidate, run_candidates
 from sipml_core.cases.case import Case
-from sipml_core.cases.compilation import CompiledCase
+from sipml_core.cases.preparation import PreparedCase
 from sipml_core.cases.simulating import SimulatedCase
 from sipml_core.errors import (
     ConfigError,
@@ -57,8 +57,8 @@ class Attempt:
 
     case: Case | None
     candidate: Candidate
-    #: Compiled variants that wait to be simulated; None: not compiled, or compiled again at their turn.
-    variants: list[CompiledCase] | None = None
+    #: Variants that wait to be simulated; None: not prepared, or prepared again at their turn.
+    variants: list[PreparedCase] | None = None
     found: SimulatedCase | None = None
     status: str = ""
     reason: str = ""
@@ -108,12 +108,12 @@ class Comparison:
         found = [attempt.found for attempt in self.attempts if attempt.found]
         return min(found, key=lambda each: each.row.measured_us) if found else None
 
-    def forget_details_of_slower(self) -> None:
-        """Let go of what was recorded of all attempts but the fastest."""
+    def forget_slower(self) -> None:
+        """Let go of timelines and recordings of all attempts but the fastest."""
         best = self.best()
         for attempt in self.attempts:
-            if attempt.found and attempt.found is not best and attempt.found.details:
-                attempt.found = attrs.evolve(attempt.found, details=None)
+            if attempt.found and attempt.found is not best:
+                attempt.found = attrs.evolve(attempt.found, details=None, timeline=None)
 
     def best_attempt(self) -> Attempt:
         """Return the fastest attempt; where none has run, the last one."""

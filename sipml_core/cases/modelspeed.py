@@ -6,8 +6,8 @@ from typing import Any
 
 import numpy as np
 
-from sipml_core.cases.compilation import CompiledCase
 from sipml_core.cases.exposure import exposed_by_kind
+from sipml_core.cases.preparation import CompiledCase
 from sipml_core.model import TRAFFIC_KINDS, OpGraph, Phase, Timeline
 from sipml_core.plugin import Workload
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import attrs
 import numpy as np
 
-from sipml_core.cases.compilation import CompiledCase
+from sipml_core.cases.preparation import CompiledCase
 from sipml_core.cases.watcheddriver import WatchedDriver
 from sipml_core.engine import CircuitSettings, Recording, lower_bound_us
 from sipml_core.lowering import task_origins

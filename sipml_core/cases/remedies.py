@@ -12,9 +12,9 @@ from numpy.typing import NDArray
 from sipml_core.cases.case import Case
 from sipml_core.cases.clock import Clock
 from sipml_core.cases.comparing import comparisons
-from sipml_core.cases.compilation import CompiledCase
+from sipml_core.cases.preparation import CompiledCase
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.simulating import compiled_variants, simulate_case
+from sipml_core.cases.simulating import prepared_variants, simulate_case
 from sipml_core.engine import CircuitSettings
 from sipml_core.errors import ConfigError, SipmlError
 from sipml_core.experiment import Experiment
@@ -200,15 +200,16 @@ def gains(
 
 def _variant_of(case: Case, row: CaseResult, reuse: Reuse) -> CompiledCase:
     """Return the variant of a case that a row is of: the one that runs in the same time."""
-    compiled = [
+    alike = [
         each
-        for each in compiled_variants(case, reuse)
+        for each in prepared_variants(case, reuse)
         if (each.plan.exchange, each.plan.all_reduce) == (row.exchange, row.all_reduce)
     ]
-    if len(compiled) > 1:  # they differ in what circuits are planned for
-        times = [simulate_case(each, Clock()).row.measured_us for each in compiled_variants(case, reuse)
-                 if (each.plan.exchange, each.plan.all_reduce) == (row.exchange, row.all_reduce)]  # fmt: skip
-        compiled = [compiled[int(np.argmin(np.abs(np.array(times) - row.measured_us)))]]
-    if not compiled:
+    if not alike:
         raise SipmlError(f"{case.name} has no variant with exchange {row.exchange!r} any more")
-    return compiled[0]
+    if len(alike) > 1:  # they differ in what circuits are planned for
+        again = [each for each in prepared_variants(case, reuse)
+                 if (each.plan.exchange, each.plan.all_reduce) == (row.exchange, row.all_reduce)]  # fmt: skip
+        times = [simulate_case(each.compiled(), Clock(), timeline=False).row.measured_us for each in again]
+        alike = [alike[int(np.argmin(np.abs(np.array(times) - row.measured_us)))]]
+    return alike[0].compiled()

@@ -1,4 +1,4 @@
-"""From an experiment to its result: every case compiled, then every case simulated and summed up."""
+"""From an experiment to its result: every case prepared, then every case simulated and summed up."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from sipml_core.cases.comparing import Attempt, Comparison, comparisons
 from sipml_core.cases.goals import goal_of
 from sipml_core.cases.provenance import hashes_of_files, versions
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.simulating import compiled_variants, fastest_variant
+from sipml_core.cases.simulating import fastest_variant, prepared_variants
 from sipml_core.errors import ConfigError, LimitError, SipmlError
 from sipml_core.experiment import Experiment, resolved_tables
 from sipml_core.model import (
@@ -27,7 +27,8 @@ from sipml_core.model import (
     TaskGraph,
 )
 
-#: Compiled cases are kept until their turn up to so much; beyond it they are compiled again. [bytes]
+#: Tasks that were made to prepare cases are kept until their turn up to so much; beyond it they are made
+#: again. [bytes]
 KEPT_BYTES = 1e9
 
 
@@ -54,6 +55,8 @@ class ExperimentRun:
         Called with the name of each case and its row, when all its plans have been tried.
     details
         Keep what `Result.details` needs of the fastest plan of each case.
+    timelines
+        Keep when everything ran, for `Result.timelines`.
     """
 
     def __init__(
@@ -65,8 +68,10 @@ class ExperimentRun:
         earlier: Earlier | None = None,
         ended: Callable[[str, CaseResult], None] = lambda name, row: None,
         details: bool = False,
+        timelines: bool = True,
     ) -> None:
         self._details = details
+        self._timelines = timelines
         self.experiment = experiment
         self.comparisons = comparisons(experiment)
         self._clock = Clock(max_wall_s)
@@ -76,7 +81,7 @@ class ExperimentRun:
         self._reuse = Reuse()
 
     def go(self) -> None:
-        """Compile every case, or the first of its plans where several are tried; then simulate every case.
+        """Prepare every case, or the first of its plans where several are tried; then simulate every case.
 
         Raises
         ------
@@ -91,7 +96,7 @@ class ExperimentRun:
                     # Of several plans the first: what cannot be with it cannot be with the others.
                     for attempt in comparison.attempts[:1]:
                         if not attempt.ended:
-                            self._compile(attempt)
+                            self._prepare(attempt)
         except LimitError as error:
             self._end_all(error)
             return
@@ -100,7 +105,7 @@ class ExperimentRun:
                 progress = self._progress.part(number, of=len(attempts)).named(comparison.name)
                 try:
                     self._simulate(attempt, progress)
-                    comparison.forget_details_of_slower()
+                    comparison.forget_slower()
                 except LimitError as error:
                     self._end_all(error)
                     return
@@ -117,12 +122,12 @@ class ExperimentRun:
                 if outcome is not None:
                     attempt.settle(outcome, comparison.interconnect)
 
-    def _compile(self, attempt: Attempt) -> None:
-        """Compile an attempt, and keep what was made while there is room for it."""
+    def _prepare(self, attempt: Attempt) -> None:
+        """Prepare an attempt, and keep what was made while there is room for it."""
         if attempt.case is None:
             return
         try:
-            variants = compiled_variants(attempt.case, self._reuse)
+            variants = prepared_variants(attempt.case, self._reuse)
         except (ConfigError, LimitError):
             raise
         except SipmlError as error:
@@ -133,13 +138,14 @@ class ExperimentRun:
                 attempt.variants = None
 
     def _kept_bytes(self) -> int:
-        """What all compiled cases hold; arrays that several share count once."""
+        """What all prepared cases hold; arrays that several share count once."""
         arrays = {
             id(array): array.nbytes
             for comparison in self.comparisons
             for attempt in comparison.attempts
-            for compiled in attempt.variants or ()
-            for part in (compiled.tasks, compiled.network)
+            for prepared in attempt.variants or ()
+            if prepared.made
+            for part in (prepared.made.tasks, prepared.made.network)
             for array in _arrays(part)
         }
         return sum(arrays.values())
@@ -148,18 +154,20 @@ class ExperimentRun:
         try:
             with self._clock.bounding():
                 if attempt.variants is None:
-                    self._compile_again(attempt)
+                    self._prepare_again(attempt)
             if attempt.variants is not None:
                 variants, attempt.variants = attempt.variants, None
-                attempt.found = fastest_variant(variants, self._clock, progress, details=self._details)
+                attempt.found = fastest_variant(
+                    variants, self._clock, progress, details=self._details, timeline=self._timelines
+                )
         except LimitError:
             raise
         except SipmlError as error:
             attempt.end(error)
 
-    def _compile_again(self, attempt: Attempt) -> None:
+    def _prepare_again(self, attempt: Attempt) -> None:
         assert attempt.case is not None
-        attempt.variants = compiled_variants(attempt.case, self._reuse)
+        attempt.variants = prepared_variants(attempt.case, self._reuse)
 
     def settled_by(self, work: Callable[[], object]) -> None:
         """Let somebody else settle the attempts of `comparisons`, until the wall-clock limit.

@@ -12,9 +12,10 @@ import attrs
 from sipml_core.cases.accounting import account, bound_result
 from sipml_core.cases.case import Case
 from sipml_core.cases.clock import Clock
-from sipml_core.cases.compilation import CompiledCase, compile_case, compiled_by_rules
+from sipml_core.cases.compilation import prepare_case, prepared_by_rules
 from sipml_core.cases.culprits import blamed
 from sipml_core.cases.darkness import DarkCapacity
+from sipml_core.cases.preparation import CompiledCase, PreparedCase
 from sipml_core.cases.recording import DecisionLog, case_record, recording_of
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.variants import Variant
@@ -29,7 +30,7 @@ if TYPE_CHECKING:
 
 @attrs.frozen(kw_only=True, eq=False)
 class SimulatedCase:
-    """The row of a case that ran, and when everything ran (None where only a bound is known)."""
+    """The row of a case that ran, and when everything ran (None: only a bound is known, or nobody asked)."""
 
     row: CaseResult
     timeline: Timeline | None
@@ -41,18 +42,18 @@ class SimulatedCase:
     round: int = 1
 
 
-def compiled_variants(case: Case, reuse: Reuse) -> list[CompiledCase]:
-    """Return what `compile_case` does; an error in a plugin's code names it.
+def prepared_variants(case: Case, reuse: Reuse) -> list[PreparedCase]:
+    """Return what `prepare_case` does; an error in a plugin's code names it.
 
     Raises
     ------
     InfeasibleError
-        See `compile_case`.
+        See `prepare_case`.
     PluginError
         The code of a component raised something else.
     """
     with blamed(*components(case)):
-        return compile_case(case, reuse)
+        return prepare_case(case, reuse)
 
 
 def components(case: Case) -> tuple[Component | None, ...]:
@@ -72,8 +73,9 @@ def simulate_case(
     faster_than: CaseResult | None = None,
     *,
     details: bool = False,
+    timeline: bool = True,
 ) -> SimulatedCase:
-    """Return one compiled case, simulated; with `details`, recorded too.
+    """Return one compiled case, simulated; with `details`, recorded too; its timeline only if asked for.
 
     Raises
     ------
@@ -90,7 +92,7 @@ def simulate_case(
     driver = DarkCapacity(log or compiled.circuits) if compiled.circuits else None
     try:
         with blamed(*components(compiled.case)):
-            timeline = simulate(
+            times = simulate(
                 compiled.tasks,
                 compiled.network,
                 driver=driver,
@@ -103,9 +105,10 @@ def simulate_case(
     except LimitError:
         raise clock.reached() from None
     choice = compiled.circuits.choice if compiled.circuits else None
-    found = _details_of(compiled, timeline, log) if details else None
-    row = account(compiled, timeline, driver)
-    return SimulatedCase(row=row, timeline=timeline, choice=choice, details=found, round=compiled.round)
+    found = _details_of(compiled, times, log) if details else None
+    row = account(compiled, times, driver)
+    kept = times if timeline else None
+    return SimulatedCase(row=row, timeline=kept, choice=choice, details=found, round=compiled.round)
 
 
 def _details_of(compiled: CompiledCase, timeline: Timeline, log: DecisionLog | None) -> CaseDetails:
@@ -115,11 +118,17 @@ def _details_of(compiled: CompiledCase, timeline: Timeline, log: DecisionLog | N
 
 
 def fastest_variant(
-    variants: Sequence[CompiledCase], clock: Clock, progress: Progress = SILENT, *, details: bool = False
+    variants: Sequence[PreparedCase],
+    clock: Clock,
+    progress: Progress = SILENT,
+    *,
+    details: bool = False,
+    timeline: bool = True,
 ) -> SimulatedCase:
-    """Return the fastest of some variants of a case.
+    """Return the fastest of some variants of a case; their tasks are there while they are simulated.
 
     Of several iterations, one is simulated to choose by which rule circuits are planned in each variant.
+    `details` and `timeline` as in `simulate_case`.
 
     Raises
     ------
@@ -129,25 +138,37 @@ def fastest_variant(
     variants = with_chosen_rules(variants, clock)
     best: SimulatedCase | None = None
     first: SimulatedCase | None = None
-    for number, compiled in enumerate(variants):
-        if best is not None and _cannot_beat(compiled, best.row):
-            continue
+    for number, prepared in enumerate(variants):
         try:
-            found = simulate_case(
-                compiled,
-                clock,
-                progress.part(number, of=len(variants)),
-                best.row if best else None,
-                details=details,
-            )
+            part = progress.part(number, of=len(variants))
+            row = best.row if best else None
+            found = _simulated(prepared, clock, part, row, details=details, timeline=timeline)
         except (StalledError, TooSlowError) as error:
-            failure = error
-        else:
+            failure = error.with_traceback(None)  # whose frames hold the tasks
+            continue
+        if found is not None:
             best = min(best or found, found, key=lambda each: each.row.measured_us)
-            first = best if compiled.round == 1 else first
+            first = best if prepared.round == 1 else first
     if best is None:
         raise failure
     return _with_gain(best, first) if variants[-1].round > 1 else best
+
+
+def _simulated(
+    prepared: PreparedCase,
+    clock: Clock,
+    progress: Progress,
+    faster_than: CaseResult | None,
+    *,
+    details: bool,
+    timeline: bool,
+) -> SimulatedCase | None:
+    """Return a variant, simulated; None: it cannot be faster than `faster_than`."""
+    with clock.bounding(), blamed(*components(prepared.variant.case)):
+        compiled = prepared.compiled()
+    if faster_than is not None and _cannot_beat(compiled, faster_than):
+        return None
+    return simulate_case(compiled, clock, progress, faster_than, details=details, timeline=timeline)
 
 
 def _with_gain(best: SimulatedCase, first: SimulatedCase | None) -> SimulatedCase:
@@ -163,13 +184,13 @@ def _with_gain(best: SimulatedCase, first: SimulatedCase | None) -> SimulatedCas
     return attrs.evolve(best, row=attrs.evolve(best.row, notes=(*best.row.notes, note)))
 
 
-def with_chosen_rules(variants: Sequence[CompiledCase], clock: Clock) -> list[CompiledCase]:
+def with_chosen_rules(variants: Sequence[PreparedCase], clock: Clock) -> list[PreparedCase]:
     """Return variants of several iterations with the one rule that is the fastest in the first of them.
 
     Those of one iteration are all returned: to run them is to choose.
     """
-    chosen: list[CompiledCase] = []
-    for _, same in groupby(variants, lambda compiled: id(compiled.variant)):
+    chosen: list[PreparedCase] = []
+    for _, same in groupby(variants, lambda prepared: id(prepared.variant)):
         ruled = list(same)
         if len(ruled) > 1 and ruled[0].plan.iterations > 1:
             ruled = [_fastest_rule(ruled, clock)]
@@ -177,11 +198,11 @@ def with_chosen_rules(variants: Sequence[CompiledCase], clock: Clock) -> list[Co
     return chosen
 
 
-def _fastest_rule(ruled: Sequence[CompiledCase], clock: Clock) -> CompiledCase:
+def _fastest_rule(ruled: Sequence[PreparedCase], clock: Clock) -> PreparedCase:
     """Return which of some rules of a variant is the fastest in one iteration; the first if none ends."""
-    trials = compiled_by_rules(_first_iteration(ruled[0].variant), Reuse())
+    trials = prepared_by_rules(_first_iteration(ruled[0].variant), Reuse())
     try:
-        best = fastest_variant(trials, clock)
+        best = fastest_variant(trials, clock, timeline=False)
     except (StalledError, TooSlowError):
         return ruled[0]
     return next((each for each in ruled if each.circuits and each.circuits.choice == best.choice), ruled[0])
@@ -201,19 +222,19 @@ def _cannot_beat(compiled: CompiledCase, best: CaseResult) -> bool:
 
 
 def simulate_variants(case: Case, reuse: Reuse, clock: Clock, progress: Progress = SILENT) -> SimulatedCase:
-    """Return the fastest variant of a case.
+    """Return the fastest variant of a case, without its timeline.
 
     Raises
     ------
     InfeasibleError
-        See `compile_case`.
+        See `prepare_case`.
     StalledError, TooSlowError
         See `fastest_variant`.
     """
-    return fastest_variant(compiled_variants(case, reuse), clock, progress)
+    return fastest_variant(prepared_variants(case, reuse), clock, progress, timeline=False)
 
 
-def fastest_compiled(variants: Sequence[CompiledCase], clock: Clock) -> tuple[CompiledCase, float]:
+def fastest_prepared(variants: Sequence[PreparedCase], clock: Clock) -> tuple[PreparedCase, float]:
     """Return the fastest of some variants of a case, and how long it takes. [us]
 
     Raises
@@ -221,17 +242,16 @@ def fastest_compiled(variants: Sequence[CompiledCase], clock: Clock) -> tuple[Co
     StalledError, TooSlowError
         All variants stall, or exceed `engine.max_time_us`.
     """
-    best: tuple[CompiledCase, CaseResult] | None = None
-    for compiled in with_chosen_rules(variants, clock):
-        if best is not None and _cannot_beat(compiled, best[1]):
-            continue
+    best: tuple[PreparedCase, CaseResult] | None = None
+    for prepared in with_chosen_rules(variants, clock):
+        row = best[1] if best else None
         try:
-            row = simulate_case(compiled, clock, faster_than=best[1] if best else None).row
+            found = _simulated(prepared, clock, SILENT, row, details=False, timeline=False)
         except (StalledError, TooSlowError) as error:
-            failure = error
+            failure = error.with_traceback(None)
             continue
-        if best is None or row.measured_us < best[1].measured_us:
-            best = compiled, row
+        if found is not None and (row is None or found.row.measured_us < row.measured_us):
+            best = prepared, found.row
     if best is None:
         raise failure
     return best[0], best[1].measured_us

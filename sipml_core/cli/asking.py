@@ -147,9 +147,9 @@ def console() -> Any:
     from rich.console import Console
 
     if os.environ.get("COLUMNS", "").isdigit():
-        return Console(width=max(20, int(os.environ["COLUMNS"])), markup=False)
-    terminal = Console(markup=False)
-    return terminal if terminal.is_terminal else Console(width=NO_TERMINAL, markup=False)
+        return Console(width=max(20, int(os.environ["COLUMNS"])), markup=False, emoji=False)
+    terminal = Console(markup=False, emoji=False)
+    return terminal if terminal.is_terminal else Console(width=NO_TERMINAL, markup=False, emoji=False)
 
 
 def case_lines() -> Callable[[str, CaseResult], None]:
@@ -168,7 +168,7 @@ def case_lines() -> Callable[[str, CaseResult], None]:
 
 def say(line: str) -> None:
     """A footnote on stdout, as it is: text from users is no markup."""
-    console().print(line, style="dim", highlight=False, soft_wrap=True, markup=False)
+    console().print(line, style="dim", highlight=False, soft_wrap=True, markup=False, emoji=False)
 
 
 def wrote(files: list[Path]) -> None:

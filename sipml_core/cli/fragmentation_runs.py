@@ -10,10 +10,17 @@ from sipml_core.cli.keeping import computing, now_left
 
 if TYPE_CHECKING:
     from sipml_core.executing import Executor
+    from sipml_core.plugin import Registry
+    from sipml_core.store import ResultStore
 
 
-def fragmentation(executor: Executor, folder: Path, picture: bool, quick: bool) -> None:
-    """Run every setting of the study, write the files, and show the rows and the verdicts."""
+def fragmentation(
+    registry: Registry, executor: Executor, store: ResultStore, folder: Path, picture: bool, quick: bool
+) -> None:
+    """Run every setting of the study, write the files, and show the rows and the verdicts.
+
+    Nothing of it is kept in `store`, and `registry` is loaded anew where `executor` works.
+    """
     from sipml_core.report import fragmentation_tables, new_figure, write_fragmentation
     from sipml_core.sharing import carry_out_fragmentation, fragmentation_study, verdicts_on_sharing
 

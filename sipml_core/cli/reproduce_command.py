@@ -59,8 +59,9 @@ def reproduce(
 
     if len(studies) == 1 and studies[0] in ALONE:
         folder = out or Path("results") / studies[0]
-        executor = executor_on(on, jobs, plugins_with_warnings(), folder)
-        ALONE[studies[0]](executor, folder, picture=picture, quick=quick)
+        registry, kept = plugins_with_warnings(), store_in(store, no_store)
+        executor = executor_on(on, jobs, registry, folder)
+        ALONE[studies[0]](registry, executor, kept, folder, picture=picture, quick=quick)
         return
     names = study_names() if not studies or "all" in studies else list(dict.fromkeys(studies))
     folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")

@@ -77,7 +77,7 @@ def run(
         warn(registry.tell("sipml_run_started", experiment=experiment))
         running = ExperimentRun(
             experiment, max_wall_s=max_wall, progress=progress, earlier=earlier, ended=told,
-            details=request.wanted,
+            details=request.wanted, timelines=bool(registry.observers("sipml_run_finished")),
         )  # fmt: skip
         try:
             if jobs == 1 or request.wanted:

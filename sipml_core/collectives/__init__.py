@@ -8,10 +8,11 @@ from sipml_core.collectives.allreduces import Flat, InSwitch, Tiered, TwoTier
 from sipml_core.collectives.grouptrees import Chain, Direct, Ring, Tiers
 from sipml_core.collectives.linkrings import Rings
 from sipml_core.collectives.linktrees import LinkTrees
+from sipml_core.collectives.torusrings import TorusRings
 from sipml_core.plugin import AllReduce, Exchange
 
 EXCHANGES: tuple[type[Exchange], ...] = (Chain, Ring, Tiers, LinkTrees, Direct)
-ALL_REDUCES: tuple[type[AllReduce], ...] = (Flat, TwoTier, Tiered, Rings, InSwitch)
+ALL_REDUCES: tuple[type[AllReduce], ...] = (Flat, TwoTier, Tiered, Rings, TorusRings, InSwitch)
 
 __all__ = [
     "ALL_REDUCES",
@@ -25,5 +26,6 @@ __all__ = [
     "Rings",
     "Tiered",
     "Tiers",
+    "TorusRings",
     "TwoTier",
 ]

@@ -14,6 +14,7 @@ from sipml_core.engine.session import Session
 from sipml_core.engine.stall import stalled
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.fields import float64_vector
+from sipml_core.model import sorted_unique
 
 #: Decisions in a row that may leave a backlog and move nothing, before the run counts as stalled.
 _FRUITLESS = 10_000
@@ -118,6 +119,8 @@ class Circuits:
         self._instants = 0
         self._decide_at_us = 0.0 if self._driver else math.inf
         self._pending: list[_PendingCapacity] = []
+        #: The settings in force, where nothing of them is dark at first: the same again change nothing.
+        self._settled: CircuitSettings | None = None
         self._carried_bytes = np.zeros(len(session.network.link_gbps) - self._first)
         self._fruitless = 0
         self._events_before = -1
@@ -181,13 +184,15 @@ class Circuits:
         self._count_fruitless(sent)
 
     def _apply(self, settings: CircuitSettings | None) -> None:
-        if settings is None:
+        if settings is None or (settings is self._settled and not self._pending):
             return
         settings.check(len(self._carried_bytes))
         # Circuits that reach their settled capacity later, and how much later.
-        later = np.flatnonzero((settings.gbps != settings.kept_gbps) & (settings.dark_us > 0))
+        later = np.flatnonzero(settings.gbps != settings.kept_gbps)
+        later = later[settings.dark_us[later] > 0]
         dark_us = settings.dark_us[later]
         gbps = settings.gbps
+        self._settled = None if len(later) else settings
         if len(later):
             gbps = gbps.copy()
             gbps[later] = settings.kept_gbps[later]
@@ -196,7 +201,7 @@ class Circuits:
         now_us = self._session.now_us
         self._pending = [
             _PendingCapacity(now_us + span_us, same, settings.gbps[same])
-            for span_us in sorted(set(dark_us.tolist()))
+            for span_us in sorted_unique(dark_us).tolist()
             for same in [later[dark_us == span_us]]
         ]
 

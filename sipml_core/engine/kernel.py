@@ -68,9 +68,10 @@ def _graph(tasks: TaskGraph) -> tuple[Any, list[Any]]:
         "duration_us": (tasks.duration_us, "double[]"),
         "priority": (tasks.priority, "int32_t[]"),
         "size_bytes": (tasks.size_bytes, "double[]"),
-        "hops": (tasks.latency_steps, "double[]"),
+        "hops": (tasks.latency_steps, "float[]"),
         **({"startup_us": (tasks.startup_us, "double[]")} if len(tasks.startup_us) else {}),
-        "succ_start": (tasks.succ_start, "int64_t[]"),
+        **({"slows": (tasks.slows.view(np.uint8), "uint8_t[]")} if len(tasks.slows) else {}),
+        "succ_start": (tasks.succ_start, "int32_t[]"),
         "successors": (tasks.successors, "int32_t[]"),
         "mark": (tasks.marks, "int32_t[]"),
     }
@@ -81,6 +82,7 @@ def _graph(tasks: TaskGraph) -> tuple[Any, list[Any]]:
         "tasks": tasks.compute_tasks,
         "transfers": tasks.transfers,
         "marks": len(tasks.marks),
+        "slowdown": tasks.slowdown,
     }
     return _struct("engine_graph *", counts, fields)
 

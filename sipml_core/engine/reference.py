@@ -102,6 +102,24 @@ class _Flow:
         return max(self.left - self.rate * (now_us - self.since_us), 0.0)
 
 
+@attrs.define
+class _Work:
+    """The running task of a GPU."""
+
+    task: int
+    #: At full speed, as of `since_us`. [us]
+    left_us: float
+    since_us: float
+    speed: float
+    due_us: float = math.inf
+
+    def run_at(self, speed: float, now_us: float) -> None:
+        """Go on at another speed from now."""
+        self.left_us = max(self.left_us - (now_us - self.since_us) * self.speed, 0.0)
+        self.since_us, self.speed = now_us, speed
+        self.due_us = now_us + self.left_us / speed
+
+
 class ReferenceSession:
     """A `Session` in plain Python."""
 
@@ -126,9 +144,9 @@ class ReferenceSession:
         self._events = self._ended = 0
         self._started = False
         self._stop_after = np.empty(0, np.int32)
-        #: Ends of compute tasks and arrivals of transfers: (time, node).
+        #: Ends of timed barriers and arrivals of transfers: (time, node).
         self._ends: list[tuple[float, int]] = []
-        self._running: list[int | None] = [None] * tasks.gpus
+        self._running: list[_Work | None] = [None] * tasks.gpus
         self._ready: list[list[tuple[int, int]]] = [[] for _ in range(tasks.gpus)]
         queues = tasks.gpus if self._by_source else len(self._routes)
         self._queues: list[list[tuple[int, float, int]]] = [[] for _ in range(queues)]
@@ -160,7 +178,8 @@ class ReferenceSession:
 
     def _next_us(self) -> float:
         drains = (flow.done_us for flow in self._flows.values())
-        return min([*drains, self._ends[0][0] if self._ends else math.inf])
+        works = (work.due_us for work in self._running if work is not None)
+        return min([*drains, *works, self._ends[0][0] if self._ends else math.inf])
 
     def run(self, until_us: float = math.inf, max_events: int | None = None) -> State:
         if not self._started:
@@ -200,6 +219,8 @@ class ReferenceSession:
         for queue, flow in drained:
             del self._flows[queue]
             self._leave(flow.transfer)
+        for work in [work for work in self._running if work is not None and work.due_us <= limit_us]:
+            self._end(work.task)
         while self._ends and self._ends[0][0] <= limit_us:
             self._end(heapq.heappop(self._ends)[1])
         self._settle()
@@ -337,9 +358,11 @@ class ReferenceSession:
         for gpu, ready in enumerate(self._ready):
             if self._running[gpu] is None and ready:
                 task = heapq.heappop(ready)[1]
-                self._running[gpu] = task
+                self._running[gpu] = work = _Work(
+                    task, float(self.tasks.duration_us[task]), self._now_us, 1.0
+                )
+                work.run_at(1.0, self._now_us)
                 self.start_us[task] = self._now_us
-                heapq.heappush(self._ends, (self._now_us + float(self.tasks.duration_us[task]), task))
         for queue, waiting in enumerate(self._queues):
             while waiting and queue not in self._flows:
                 transfer = heapq.heappop(waiting)[2] - self.tasks.compute_tasks
@@ -351,7 +374,23 @@ class ReferenceSession:
                     self._flows[queue] = _Flow(transfer, size_bytes, self._now_us)
                 else:
                     self._leave(transfer)
+        self._slow()
         self._share()
+
+    def _slow(self) -> None:
+        """Tasks of GPUs that send what slows them go on at a reduced speed, others at full speed."""
+        tasks = self.tasks
+        if not tasks.slowdown:
+            return
+        moving = {
+            self._ends_of(flow.transfer)[0]
+            for flow in self._flows.values()
+            if not len(tasks.slows) or tasks.slows[flow.transfer]
+        }
+        for gpu, work in enumerate(self._running):
+            speed = 1.0 - tasks.slowdown if gpu in moving else 1.0
+            if work is not None and speed != work.speed:
+                work.run_at(speed, self._now_us)
 
     def _share(self) -> None:
         rates = max_min_rates(

@@ -43,7 +43,11 @@ MAX_TOP = 10_000
 
 DEMANDS = ("bytes", "gating", "auto")
 
-LAYOUTS = ("auto", "sample", "tensor", "megatron")
+LAYOUTS = ("auto", "sample", "tensor", "megatron", "sequence")
+#: Those that spread the heads of attention over a group.
+HEAD_LAYOUTS = ("tensor", "megatron", "sequence")
+#: By `sequence_parallel`: Megatron-LM's tensor parallelism with and without it.
+_LAYOUT_OF = {None: "auto", True: "sequence", False: "megatron"}
 
 
 @attrs.frozen(kw_only=True)
@@ -63,11 +67,38 @@ class StrategyTable(Execution):
         None, validator=attrs.validators.optional(between(1, MAX_SAMPLES)),
         doc="samples in one iteration, all replicas together; left out: the workload's default",
     )  # fmt: skip
+    sequence_parallel: bool | None = option(
+        None,
+        doc='chooses the layout where none is named: true "sequence", false "megatron"; left out: true where '
+        "[plan], and not [strategy], divides a language model (gpt, hf and its presets), else neither",
+    )
     layout: str = option(
-        "auto", validator=one_of(*LAYOUTS),
+        attrs.Factory(lambda self: _LAYOUT_OF[self.sequence_parallel], takes_self=True),
+        validator=one_of(*LAYOUTS),
         doc='how ops are cut: by cost ("auto"), along samples, or as tensor parallelism does, which '
-        'divides what is between two all-reduces ("tensor") or repeats it on every GPU ("megatron")',
-    )  # fmt: skip
+        'divides what is between two products over all GPUs of a group along tokens ("sequence"), repeats '
+        'it on each ("megatron"), or divides it into parts of about tau ("tensor"); left out: "auto", but '
+        "see sequence_parallel",
+    )
+    keep_gathered: bool = option(
+        attrs.Factory(lambda self: self.layout != "sequence", takes_self=True),
+        doc="keep what a group has gathered for a product until the product's gradient is made; false: keep "
+        'the shard and gather it again going backward; left out: false with layout "sequence", else true',
+    )
+
+    def __attrs_post_init__(self) -> None:
+        wanted = self.sequence_parallel
+        if wanted is not None and self.layout != _LAYOUT_OF[wanted]:
+            raise ConfigError(
+                f"sequence_parallel = {str(wanted).lower()} is layout {_LAYOUT_OF[wanted]!r}, got layout "
+                f"{self.layout!r}; leave one out"
+            )
+
+    def with_layout(self, layout: str) -> StrategyTable:
+        """Return the same table with another layout; what followed from the one before follows from it."""
+        by_default = self.keep_gathered == (self.layout != "sequence")
+        keep = layout != "sequence" if by_default else self.keep_gathered
+        return attrs.evolve(self, layout=layout, sequence_parallel=None, keep_gathered=keep)
 
 
 @attrs.frozen(kw_only=True)
@@ -96,10 +127,11 @@ def _replan_above() -> Any:
 
 def _replan() -> Any:
     return option(
-        "interval", validator=one_of("interval", "phase"),
+        "interval", validator=one_of("interval", "phase", "stage"),
         doc='when circuits that change (`interval_us`) are planned again: "interval": after every interval; '
         '"phase": when the gradients of an iteration begin, when its activations end and when its gradients '
-        "do, for what the next phase sends; then after an interval only where a pair waits without a circuit",
+        "do, for what the next phase sends; then after an interval only where a pair waits without one; "
+        '"stage": the same, and when the gradients of each pipeline stage begin',
     )  # fmt: skip
 
 
@@ -272,9 +304,13 @@ class Job:
         mp, dp = degrees(gpus, mp or table.mp, None if mp else table.dp, table.pp, table.cp)
         batch = global_batch or self.table.global_batch or self.workload.default_global_batch
         shared = {field.name: getattr(self.table, field.name) for field in attrs.fields(Execution)}
-        plan = Plan(mp=mp, dp=dp, global_batch=batch, **shared)
-        self.workload.check_plan(plan, self.table.layout)
+        plan = Plan(mp=mp, dp=dp, global_batch=batch, keep_gathered=table.keep_gathered, **shared)
+        self.workload.check_plan(plan, table.layout)
         return plan
+
+    def key_copies(self, plan: Plan) -> int:
+        """Return on how many GPUs of a group each head of keys is: several where there are fewer heads."""
+        return self.workload.key_copies(plan.mp) if self.table.layout in HEAD_LAYOUTS else 1
 
     @property
     def searched(self) -> bool:
@@ -282,7 +318,7 @@ class Job:
 
     def with_layout(self, layout: str) -> Job:
         """The same job, its ops cut in another way."""
-        return attrs.evolve(self, table=attrs.evolve(self.table, layout=layout))
+        return attrs.evolve(self, table=self.table.with_layout(layout))
 
 
 @attrs.frozen(kw_only=True)

@@ -160,13 +160,15 @@ def _with_bandwidth(cluster: Cluster, table: Mapping[str, Any], path: str) -> Cl
 def _job(table: dict[str, Any], path: str, top: _Sections, cluster: Cluster, registry: Registry) -> Job:
     """What one [[workload]] table describes, with [plan] and [search] as its defaults."""
     workload: Workload = _component("workload", table, path, registry, WorkloadTable)
-    strategy, at_strategy = _plan_table(top, table, path)
+    strategy, at_strategy, by_plan = _plan_table(top, table, path)
     search, at_search = _merged("search", top.search, table, path)
     placer: Placer = _component(
         "placer", strategy.pop("placer", "algorithm1"), f"{at_strategy}.placer", registry
     )
     placers = _placers(search.pop("placers", []), f"{at_search}.placers", registry)
     choices = _choices(strategy, at_strategy, registry)
+    if by_plan and workload.sequence_parallel and not {"layout", "sequence_parallel"} & set(strategy):
+        strategy["layout"] = "sequence"
     job = Job(
         label=_label(table, workload.name, path),
         workload=workload,
@@ -184,9 +186,13 @@ def _job(table: dict[str, Any], path: str, top: _Sections, cluster: Cluster, reg
     return job
 
 
-def _plan_table(top: _Sections, table: Mapping[str, Any], path: str) -> tuple[dict[str, Any], str]:
-    """The keys of [plan] and [strategy], which are one table, with a workload's own over them."""
+def _plan_table(top: _Sections, table: Mapping[str, Any], path: str) -> tuple[dict[str, Any], str, bool]:
+    """The keys of [plan] and [strategy], which are one table, with a workload's own over them.
+
+    Besides, how errors call it, and whether keys stand in [plan] alone.
+    """
     merged: dict[str, Any] = {}
+    used = set()
     named = "plan" if top.plan else "strategy"
     for at, tables in (("", {"plan": top.plan, "strategy": top.strategy}), (f"{path}.", table)):
         own = {name: tables.get(name, {}) for name in ("plan", "strategy")}
@@ -198,7 +204,8 @@ def _plan_table(top: _Sections, table: Mapping[str, Any], path: str) -> tuple[di
             raise ConfigError(f"{at}plan.{twice[0]} and {at}strategy.{twice[0]} are the same key; give one")
         named = next((f"{at}{name}" for name in own if own[name]), named) if at else named
         merged |= {**own["plan"], **own["strategy"]}
-    return merged, named
+        used |= {name for name, keys_of in own.items() if keys_of}
+    return merged, named, used == {"plan"}
 
 
 def _merged(

@@ -7,8 +7,8 @@ Imports `placement` and what is below it.
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import Rings, all_reduce_bytes
 from sipml_core.lowering.exchanges import Trees
-from sipml_core.lowering.folding import Folded, NoSymmetryError, Pairs, fold
-from sipml_core.lowering.forwarding import RingForwarding
+from sipml_core.lowering.folding import Folded, NoSymmetryError, Pairs, Symmetry, symmetry
+from sipml_core.lowering.forwarding import Forwarding, GridForwarding, RingForwarding
 from sipml_core.lowering.grouptasks import GroupTasks
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
 from sipml_core.lowering.joblowering import Lowering
@@ -21,6 +21,8 @@ from sipml_core.lowering.taskorigins import TaskOrigins, task_origins
 
 __all__ = [
     "Folded",
+    "Forwarding",
+    "GridForwarding",
     "GroupTasks",
     "GroupTemplate",
     "Library",
@@ -31,6 +33,7 @@ __all__ = [
     "Pass",
     "RingForwarding",
     "Rings",
+    "Symmetry",
     "Synchronisation",
     "TaskOrigins",
     "TrafficBytes",
@@ -38,11 +41,11 @@ __all__ = [
     "all_reduce_bytes",
     "check_memory",
     "check_parameters",
-    "fold",
     "memory_need",
     "most_in_flight",
     "replica_tasks",
     "replicas_in_server",
     "schedule",
+    "symmetry",
     "task_origins",
 ]

@@ -25,6 +25,8 @@ class Library:
     replica_gbps: float
     #: Server of each GPU; none: the network has no servers. [gpus]
     server: tuple[int, ...] = ()
+    #: Part of a GPU that the library's kernels take while they move a collective.
+    slowdown: float = 0.0
 
     def cost(
         self, kind: str, ranks: int, size_bytes: float, gbps: float, servers: int = 1, *, adds: bool = False

@@ -16,6 +16,7 @@ Additions are not charged: they run at memory speed, far above the network's.
 from __future__ import annotations
 
 import math
+from collections.abc import Callable
 
 import attrs
 import numpy as np
@@ -76,6 +77,9 @@ class Rings:
     #: Rings that run at the same time, over members along axis 1 in these orders, and the part of the bytes
     #: of each; none: one ring, in order.
     orders: tuple[tuple[tuple[int, ...], float], ...] = ()
+    #: Orders of the tiers that run at the same time, see `AllReduce.orders`; none: one order, the innermost
+    #: tier first.
+    tier_orders: tuple[tuple[tuple[int, ...], int, float], ...] = ()
     #: What a communication library adds to bytes and latencies; None: nothing.
     library: Library | None = None
     #: Flat all-reduces are added up by the switches: each member sends M bytes and gets M.
@@ -105,8 +109,10 @@ class Rings:
         Nodes after which each member has the sum, shaped like `members[:, :made]`.
         """
         made = members.shape[1] if made is None else made
-        if self.counter_rotating and not self.orders:
+        if self.counter_rotating and not (self.orders or self.tier_orders):
             return self._both_ways(members, size_bytes, ready, made)
+        if self.tier_orders and members.ndim == 1 + len(self.tier_orders[0][0]):
+            return self._in_all_orders(members, size_bytes, ready, made)
         if members.ndim == 2 and self.orders:
             return self._at_once(members, size_bytes, ready)
         if members.ndim == 2:
@@ -141,6 +147,56 @@ class Rings:
             mine = None if ready is None else ready[:, at]
             self.builder.depend(ring.all_reduce(members[:, at], part * size_bytes, mine), done[:, at])
         return done
+
+    def _in_all_orders(self, members: Members, size_bytes: Size, ready: Nodes | None, made: int) -> Nodes:
+        """Add one all-reduce for each of `tier_orders`, of its part of the bytes, all at the same time.
+
+        Examples
+        --------
+        A torus of 2 x 2 GPUs, 16 bytes in two parts: 8 along rows first, 8 along columns first. Each GPU
+        sends 8 / 2 bytes, then 2 x 4 / 2 along the other dimension, then 8 / 2 again.
+
+        >>> builder = TaskBuilder(4, ("sync",))
+        >>> rings = Rings(builder=builder, steps="fluid", tier_orders=(((1, 0), 1, 0.5), ((0, 1), 1, 0.5)))
+        >>> rings.all_reduce(np.arange(4, dtype=np.int32).reshape(1, 2, 2), 16.0).shape
+        (1, 2, 2)
+        >>> graph = builder.build()
+        >>> mine = np.flatnonzero(graph.src == 0)
+        >>> list(zip(graph.dst[mine].tolist(), graph.size_bytes[mine].tolist()))
+        [(1, 4.0), (2, 4.0), (1, 4.0), (2, 4.0), (1, 4.0), (2, 4.0)]
+        """
+        done = self.builder.barriers(members[:, :made].shape, label=self.label)
+        for order, way, part in self.tier_orders:
+            rings = attrs.evolve(self, way=way, counter_rotating=False, tier_orders=())
+            left, sums = part * size_bytes, ready
+            *before, last = order
+            for tier in before:
+                sums = rings._along(rings.reduce_scatter, members, tier, left, sums, made)
+                left = left / members.shape[1 + tier]
+            sums = rings._along(rings._flat_all_reduce, members, last, left, sums, made)
+            for tier in reversed(before):
+                left = left * members.shape[1 + tier]
+                sums = rings._along(rings.all_gather, members, tier, left, sums, made)
+            self.builder.depend(sums, done)
+        return done
+
+    def _along(
+        self,
+        add: Callable[..., Nodes],
+        members: Members,
+        tier: int,
+        size_bytes: Size,
+        ready: Nodes | None,
+        made: int,
+    ) -> Nodes:
+        """Add a collective of so many bytes on each line of members along one tier; see `all_reduce`."""
+        # Lines along the tier: all of each along axis 1, of which the first are made; else those made.
+        lines = np.moveaxis(members if tier == 0 else members[:, :made], 1 + tier, -1)
+        here = made if tier == 0 else lines.shape[-1]
+        shape = (*lines.shape[:-1], here)
+        waits = None if ready is None else np.moveaxis(ready, 1 + tier, -1).reshape(-1, here)
+        done = add(lines.reshape(-1, lines.shape[-1]), size_bytes, waits, made=here)
+        return np.moveaxis(done.reshape(shape), -1, 1 + tier)
 
     def reduce_scatter(
         self, members: Members, size_bytes: Size, ready: Nodes | None = None, *, made: int | None = None

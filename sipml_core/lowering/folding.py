@@ -118,14 +118,36 @@ class Folded:
         return share
 
 
-def fold(
+@attrs.frozen(kw_only=True, eq=False)
+class Symmetry:
+    """How the first groups of a job stand for all: known before any of their tasks is made."""
+
+    pairs: Pairs
+    network: Network
+    orbits: _Orbits
+    #: Periods of the job that are simulated.
+    step: int
+    #: What is decided for these groups while the job runs; None: nothing.
+    control: CircuitControl | None
+
+    @property
+    def gpus(self) -> NDArray[np.int32]:
+        """Return the GPUs of the first groups."""
+        lowering = self.pairs.lowering
+        return lowering.gpu_of[: self.step * lowering.period].reshape(-1)
+
+    def folded(self, tasks_of: Callable[[Lowering, int], TaskGraph] = Lowering.tasks) -> Folded:
+        """Return the first groups with their tasks, which `tasks_of` makes."""
+        return _folded(self.pairs, self.network, self.orbits, self.step, self.control, tasks_of)
+
+
+def symmetry(
     pairs: Pairs,
     network: Network,
     capacity_gbps: NDArray[np.float64],
     control: CircuitControl | None = None,
-    tasks_of: Callable[[Lowering, int], TaskGraph] = Lowering.tasks,
-) -> Folded:
-    """Return the smallest set of groups whose simulation equals that of all.
+) -> Symmetry:
+    """Return how the smallest set of groups whose simulation equals that of all stands for them.
 
     Parameters
     ----------
@@ -136,8 +158,6 @@ def fold(
         decides. [links] [Gbps]
     control
         What is decided while the job runs; None: nothing.
-    tasks_of
-        `Lowering.tasks`, or what keeps its results.
 
     Raises
     ------
@@ -149,9 +169,11 @@ def fold(
     >>> from sipml_core.testing.worked import lowering, switch
     >>> pairs = Pairs.of(lowering(dp=4))
     >>> network = Network.of(switch(12), pairs.tasks)
-    >>> part = fold(pairs, network, network.link_gbps)
-    >>> part.groups, part.gpus.tolist()
+    >>> part = symmetry(pairs, network, network.link_gbps)
+    >>> part.step, part.gpus.tolist()
     (1, [0, 1, 2])
+    >>> part.folded().tasks.transfers
+    7
     """
     shifts = len(pairs.src)
     reason = "the job does not repeat" if shifts == 1 else ""
@@ -164,7 +186,7 @@ def fold(
             except NoSymmetryError as error:
                 reason = str(error)
             else:
-                return _folded(pairs, network, orbits, step, part, tasks_of)
+                return Symmetry(pairs=pairs, network=network, orbits=orbits, step=step, control=part)
     raise NoSymmetryError(reason)
 
 

@@ -13,7 +13,7 @@ from sipml_core.lowering.blockexchanges import BlockTransfers
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import in_network_bytes
 from sipml_core.lowering.expertgroups import load_of_ranks, updating_replicas
-from sipml_core.lowering.forwarding import RingForwarding
+from sipml_core.lowering.forwarding import Forwarding
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
@@ -52,14 +52,15 @@ class Lowering:
     tiers: tuple[int, ...]
     #: Speed of each GPU relative to the others. [gpus]
     speed: NDArray[np.float64]
-    #: See `Rings.orders`.
+    #: See `Rings.orders` and `Rings.tier_orders`.
     orders: tuple[tuple[tuple[int, ...], float], ...] = ()
+    tier_orders: tuple[tuple[tuple[int, ...], int, float], ...] = ()
     #: See `Rings.library` and `Rings.in_network`.
     library: Library | None = None
     in_network: bool = False
     framework: Framework = attrs.Factory(Framework)
-    #: How transfers out of reach are passed on; None: there are none.
-    forwarding: RingForwarding | None = None
+    #: How transfers whose ends no circuit joins are passed on; None: there are none.
+    forwarding: Forwarding | None = None
 
     @classmethod
     def of(
@@ -71,10 +72,11 @@ class Lowering:
         server_gpus: int | None = None,
         tiers: tuple[int, ...] | None = None,
         orders: tuple[tuple[tuple[int, ...], float], ...] = (),
+        tier_orders: tuple[tuple[tuple[int, ...], int, float], ...] = (),
         library: Library | None = None,
         in_network: bool = False,
         framework: Framework | None = None,
-        forwarding: RingForwarding | None = None,
+        forwarding: Forwarding | None = None,
     ) -> Lowering:
         """Return the template with GPUs for all groups; see `lower`.
 
@@ -93,6 +95,7 @@ class Lowering:
             tiers=tiers or server_tiers(template.plan, server_gpus),
             speed=speed,
             orders=orders,
+            tier_orders=tier_orders,
             library=library,
             in_network=in_network,
             framework=framework or Framework(),
@@ -154,7 +157,7 @@ class Lowering:
         previous: Nodes | None = None
         for iteration in range(self.plan.iterations):
             mark_before = marks[-1] if marks else None
-            first = iteration * self._priorities
+            first = iteration * self.priorities
             tasks, mark = self._iteration(builder, groups, label, first, previous, mark_before)
             if previous is not None:
                 # What follows the last micro-batch, before what begins the first.
@@ -162,7 +165,13 @@ class Lowering:
                 builder.depend(marks[-1], mark)
             previous = tasks
             marks.append(mark)
-        return self._passed_on(builder.build(np.concatenate(marks)), groups)
+        return self._slowed(self._passed_on(builder.build(np.concatenate(marks)), groups))
+
+    def _slowed(self, tasks: TaskGraph) -> TaskGraph:
+        """Return the tasks, slowed while collectives move; sends between stages take few channels."""
+        if self.library is None or not self.library.slowdown or tasks.kind is None:
+            return tasks
+        return attrs.evolve(tasks, slowdown=self.library.slowdown, slows=tasks.kind != PIPELINE)
 
     def _passed_on(self, tasks: TaskGraph, groups: int) -> TaskGraph:
         """Return the tasks of the first groups, what is out of reach passed on from GPU to GPU."""
@@ -190,14 +199,28 @@ class Lowering:
 
     def iteration_of(self, tasks: TaskGraph) -> NDArray[np.int64]:
         """Return the iteration of each transfer of `tasks`, from 0. [transfers]"""
-        return np.asarray(tasks.priority[tasks.compute_tasks :] // self._priorities, dtype=np.int64)
+        return np.asarray(tasks.priority[tasks.compute_tasks :] // self.priorities, dtype=np.int64)
+
+    def stage_of(self, tasks: TaskGraph) -> NDArray[np.int64]:
+        """Return the pipeline stage of the sender of each transfer of `tasks`, from 0. [transfers]"""
+        device = np.argsort(self.gpu_of.reshape(-1)) % self.plan.replica_gpus  # of each GPU
+        return np.asarray(device[tasks.src] // self.plan.mp, dtype=np.int64)
 
     @property
-    def _priorities(self) -> int:
+    def priorities(self) -> int:
         """Return how many priorities one iteration uses: tasks and activations first, then its buckets."""
         template = self.template
         positions, buckets = len(template.group.subop), len(template.buckets)
         return template.passes.priorities(self.plan.iterations, positions, buckets)
+
+    def check_order(self) -> None:
+        """`InfeasibleError` if an iteration has more passes of more tasks than can be put in order."""
+        _ = self.priorities
+
+    def nodes(self, groups: int) -> int:
+        """Return tasks and transfers of so many groups, but for what they exchange with others."""
+        each = len(self.template.group.subop) + len(self.template.transfers.sender)
+        return groups * each * self.plan.micro_batches * self.plan.iterations
 
     def _iteration(
         self,
@@ -253,11 +276,11 @@ class Lowering:
 
         # Columns of tasks and transfers, and of those that wait for them; the same in every micro-batch.
         before, after = _direct(group)
-        builder.depend(tasks[..., before], tasks[..., after])
-        builder.depend(tasks[..., transfers.maker], sends[..., transfers.made])
-        builder.depend(sends[..., transfers.before], sends[..., transfers.after])
+        builder.depend(_columns(tasks, before), _columns(tasks, after))
+        builder.depend(_columns(tasks, transfers.maker), _columns(sends, transfers.made))
+        builder.depend(_columns(sends, transfers.before), _columns(sends, transfers.after))
         arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
-        builder.depend(sends[..., arrival], tasks[..., consumer])
+        builder.depend(_columns(sends, arrival), _columns(tasks, consumer))
         pass_ends = self._order_passes(builder, tasks)
         self._exchange(builder, gpu_of, tasks, sends=sends, label=label, priority=priority)
         host = HostTime(template=self.template, framework=self.framework, builder=builder)
@@ -265,7 +288,7 @@ class Lowering:
 
         # Gradients are summed when the last micro-batch has gone back: it does so last in every schedule.
         last = tasks[:, -1]
-        sums = priority + self._priorities - len(buckets)
+        sums = priority + self.priorities - len(buckets)
 
         # Where the sums of buckets are, or the parameters that are made of them.
         synced, tasks = self._collectives(builder, tasks, sums, priority, previous)
@@ -427,7 +450,12 @@ class Lowering:
     def synchronisation(self, builder: TaskBuilder, tasks: Nodes, priority: int = 0) -> Synchronisation:
         """Return what adds the all-reduces of one iteration, whose last micro-batch are `tasks`."""
         over = self._over_replicas(builder, tasks, priority)
-        return Synchronisation(over=over, tiers=self.tiers, orders=self.orders)
+        return Synchronisation(over=over, tiers=self.tiers, orders=self.orders, tier_orders=self.tier_orders)
+
+
+def _columns(nodes: Nodes, columns: Indices) -> Nodes:
+    """Return ``nodes[..., columns]``, laid out as it is read."""
+    return np.take(nodes, columns, axis=-1)
 
 
 def _gpu_of(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:

@@ -84,8 +84,9 @@ class Synchronisation:
     over: ReplicaCollectives
     #: Shape into which the dp counterparts are arranged, innermost last.
     tiers: tuple[int, ...]
-    #: See `Rings.orders`.
+    #: See `Rings.orders` and `Rings.tier_orders`.
     orders: tuple[tuple[tuple[int, ...], float], ...] = ()
+    tier_orders: tuple[tuple[tuple[int, ...], int, float], ...] = ()
 
     def add(self, tasks: Nodes) -> list[Nodes]:
         """Add the collectives of all buckets; return where they end. [groups, members] or [groups, buckets]
@@ -94,7 +95,11 @@ class Synchronisation:
         the replicas, are added together. Elsewhere one by one, which numbers the nodes otherwise.
         """
         buckets = self.over.template.buckets
-        together = self.over.template.passes.ordered and len(self.tiers) == 1 and not self.orders
+        together = (
+            self.over.template.passes.ordered
+            and len(self.tiers) == 1
+            and not (self.orders or self.tier_orders)
+        )
         single = [
             number
             for number, bucket in enumerate(buckets)
@@ -191,6 +196,7 @@ class Synchronisation:
             label=over.label,
             counter_rotating=over.plan.counter_rotating,
             orders=() if bucket.of_experts else self.orders,
+            tier_orders=() if bucket.of_experts else self.tier_orders,
             library=over.library,
             in_network=over.in_network,
         )

@@ -21,7 +21,7 @@ from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.collectivecalls import COLLECTIVE_KINDS, CollectiveCall, CollectiveCost
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.framework import Framework
-from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape
+from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape, torus_filled
 from sipml_core.model.hashing import hashed_choice
 from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.modelflops import ModelFlops
@@ -39,12 +39,12 @@ from sipml_core.model.opgraph import (
     Tensor,
 )
 from sipml_core.model.opwork import MatrixProduct, OpWork, op_work, region_elements
-from sipml_core.model.pairs import PairIndex, sorted_unique
+from sipml_core.model.pairs import PairIndex, parts_of, sorted_unique
 from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompute_level
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
-from sipml_core.model.results import FAILED, INFEASIBLE, LANGUAGE, OK, UNFINISHED, CaseResult, Result
+from sipml_core.model.results import FAILED, HOST, INFEASIBLE, LANGUAGE, OK, UNFINISHED, CaseResult, Result
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
@@ -59,6 +59,7 @@ __all__ = [
     "EXPERT",
     "FAILED",
     "GRADIENT",
+    "HOST",
     "INFEASIBLE",
     "LANGUAGE",
     "MAX_GPUS",
@@ -139,9 +140,11 @@ __all__ = [
     "hashed_choice",
     "job_circuits",
     "op_work",
+    "parts_of",
     "precision",
     "recompute_level",
     "refuse_excess",
     "region_elements",
     "sorted_unique",
+    "torus_filled",
 ]

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable
 from functools import cached_property
 from typing import Any
@@ -65,6 +66,9 @@ class Fabric:
             raise ConfigError("link_tail and link_head must be given together")
         if self.hints.order is not None and len(self.hints.order) != self.gpus:
             raise ConfigError(f"order must be a permutation of 0..{self.gpus - 1}")
+        if self.hints.torus and math.prod(self.hints.torus) != self.gpus:
+            sizes = " x ".join(map(str, self.hints.torus))
+            raise ConfigError(f"torus of the hints must hold {self.gpus} GPUs, got {sizes}")
 
     @classmethod
     def from_networkx(

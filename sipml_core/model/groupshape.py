@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 import attrs
+import numpy as np
+from numpy.typing import NDArray
 
 #: What links of their own carry between members of a group, from row to column; empty: none do. [Gbps]
 LinkTable = tuple[tuple[float, ...], ...]
@@ -76,6 +80,9 @@ class ReplicaShape:
     links: LinkTable = ()
     #: Switches add up what passes through them, inside the innermost units where there are any.
     switches_add: bool = False
+    #: Sizes of the torus that the counterparts of each device fill, the last dimension fastest: lines along
+    #: a dimension are rings of links of their own. Empty: they fill none.
+    torus: tuple[int, ...] = ()
 
     @property
     def gpus(self) -> int:
@@ -100,3 +107,37 @@ class ReplicaShape:
             if self.devices < size < self.gpus and size % self.devices == 0 and self.gpus % size == 0
         ]
         return tuple(size // self.devices for size in full)
+
+
+def torus_filled(members: NDArray[np.int32], torus: tuple[int, ...]) -> tuple[int, ...]:
+    """Return the sizes of the part of a torus that each line of members fills in order; empty: of none.
+
+    A part has some dimensions whole and one place in each of the others: an axis, a plane, or all.
+
+    Parameters
+    ----------
+    members
+        GPUs, numbered through the torus with the last dimension fastest. [members, lines]
+    torus
+        Sizes of the whole.
+
+    Examples
+    --------
+    Of a torus of 3 x 4: all of it; two columns; two halves of its first two rows.
+
+    >>> torus_filled(np.arange(12)[:, None], (3, 4))
+    (3, 4)
+    >>> torus_filled(np.array([[0, 1], [4, 5], [8, 9]]), (3, 4))
+    (3,)
+    >>> torus_filled(np.array([[0, 1], [2, 3], [4, 5], [6, 7]]), (3, 4))
+    ()
+    """
+    if not torus or members.max(initial=0) >= math.prod(torus):
+        return ()
+    place = np.stack(np.unravel_index(members, torus))  # [dimensions, members, lines]
+    moves = (place != place[:, :1]).any(axis=(1, 2))
+    whole = tuple(size for size, moved in zip(torus, moves.tolist(), strict=True) if moved)
+    if math.prod(whole) != len(members):
+        return ()
+    expected = np.stack(np.unravel_index(np.arange(len(members)), whole)) if whole else np.empty((0, 1))
+    return whole if (place[moves] == expected[:, :, None]).all() else ()

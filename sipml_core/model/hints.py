@@ -34,6 +34,9 @@ class FabricHints:
     #: Switches add up what passes through them, so that an all-reduce may be done in the network; where
     #: there are units, only those inside the innermost do.
     switches_add: bool = False
+    #: Sizes of a torus that the GPUs form, numbered with the last dimension fastest: lines along a dimension
+    #: are rings, each of links (or circuits) that no other line needs. Empty: they form none.
+    torus: tuple[int, ...] = ()
     #: GPUs may send or receive more than `cluster.bandwidth_gbps`, on purpose: noted, not refused.
     above_bandwidth: bool = False
 

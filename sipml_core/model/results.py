@@ -15,6 +15,8 @@ from sipml_core.model.timeline import Timeline
 OK, INFEASIBLE, UNFINISHED, FAILED = "ok", "infeasible", "unfinished", "failed"
 #: Mark of columns that only language models have.
 LANGUAGE = "language"
+#: Mark of columns that only cases have whose [framework] takes time of the host.
+HOST = "host"
 
 
 def _column(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
@@ -97,6 +99,15 @@ class CaseResult:
         default=None,
     )
 
+    host_wait_us: float | None = attrs.field(
+        default=None,
+        metadata={
+            "doc": "of idle_us, a GPU could go on if the host had issued its next op, where `[framework]` "
+            "takes time of the host: mean over GPUs",
+            "unit": "us",
+            HOST: True,
+        },
+    )
     tokens_per_s_gpu: float | None = _of_language("tokens trained in a second by one GPU", "1/s")
     model_tflops_gpu: float | None = _of_language(
         "model FLOPs of one GPU in a second, attention in full, nothing that runs again", "TFLOP/s"

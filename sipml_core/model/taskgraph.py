@@ -7,10 +7,15 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
-from sipml_core.fields import float64_vector, int32_vector, int64_vector
+from sipml_core.fields import bool_vector, float32_vector, float64_vector, int32_vector
 
 #: `gpu` of a node that occupies no GPU: it fires when its predecessors have, or its duration later.
 BARRIER = -1
+
+
+def _below_one(_: object, attribute: attrs.Attribute[float], value: float) -> None:
+    if not 0 <= value < 1:
+        raise SipmlError(f"TaskGraph.{attribute.name} must be at least 0 and below 1, got {value!r}")
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -32,10 +37,11 @@ class TaskGraph:
     dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: [T] [bytes]
     size_bytes: NDArray[np.float64] = attrs.field(converter=float64_vector)
-    #: Times the route latency is paid: 1, or the steps that a fluid collective stands for. [T]
-    latency_steps: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: Times the route latency is paid: 1, or the steps that a fluid collective stands for; exact if whole and
+    #: below 2^24. [T]
+    latency_steps: NDArray[np.float32] = attrs.field(converter=float32_vector)
 
-    succ_start: NDArray[np.int64] = attrs.field(converter=int64_vector)
+    succ_start: NDArray[np.int32] = attrs.field(converter=int32_vector)
     successors: NDArray[np.int32] = attrs.field(converter=int32_vector)
 
     #: Barrier nodes at whose firing the engine takes a snapshot of its accounts (ends of iterations).
@@ -48,6 +54,10 @@ class TaskGraph:
     startup_us: NDArray[np.float64] = attrs.field(factory=lambda: np.zeros(0), converter=float64_vector)
     #: Why each transfer is sent, an index into `TRAFFIC_KINDS`; None: not known. [T]
     kind: NDArray[np.int8] | None = None
+    #: Part of its speed that a GPU loses while it sends: kernels of a communication library take their place.
+    slowdown: float = attrs.field(default=0.0, validator=_below_one)
+    #: Which transfers do that; empty: all. [T]
+    slows: NDArray[np.bool_] = attrs.field(factory=lambda: np.zeros(0, bool), converter=bool_vector)
 
     @property
     def compute_tasks(self) -> int:
@@ -79,6 +89,7 @@ class TaskGraph:
             "latency_steps": (len(self.latency_steps), transfers),
             "succ_start": (len(self.succ_start), compute + transfers + 1),
             "startup_us": (len(self.startup_us), transfers if len(self.startup_us) else 0),
+            "slows": (len(self.slows), transfers if len(self.slows) else 0),
             "label": (len(self.label), compute if self.labels else len(self.label)),
         }
         for name, (got, expected) in lengths.items():

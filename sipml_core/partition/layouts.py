@@ -40,6 +40,8 @@ class Layout:
     #: Ops that every device of a group does in full, all backward and optimizer ops that follow them
     #: included. Their dimension says only which part of the result a device sends to the others.
     duplicated: frozenset[str] = frozenset()
+    #: Every op is cut into as many parts as the group has devices, whatever its time.
+    on_all_devices: bool = False
 
 
 #: Splits in the order a rule prefers them; an op offers some of them.
@@ -105,6 +107,16 @@ def megatron_layout(graph: OpGraph) -> Layout:
     return Layout(name="megatron", dims=dims, duplicated=frozenset(duplicated))
 
 
+def sequence_layout(graph: OpGraph) -> Layout:
+    """Return the layout of Megatron-LM with sequence parallelism (Korthikanti et al. 2022, section 4.2.2).
+
+    That is `megatron_layout`, whose all-reduces are a reduce-scatter to parts of the tokens and an
+    all-gather from them, with a device doing only its part of what is between the two.
+    """
+    dims = megatron_layout(graph).dims
+    return Layout(name="sequence", dims=dims, on_all_devices=True)
+
+
 def _product_dim(graph: OpGraph, op: Op) -> str | None:
     """Return the dimension along which a product without an inherited cut is cut; None: no product."""
     if not _has_parameters(graph, op) or Split.ROW not in op.splits.values():
@@ -150,6 +162,7 @@ FIXED_LAYOUTS: dict[str, Callable[[OpGraph], Layout]] = {
     "sample": sample_layout,
     "tensor": tensor_layout,
     "megatron": megatron_layout,
+    "sequence": sequence_layout,
 }
 
 

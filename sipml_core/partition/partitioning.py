@@ -73,7 +73,8 @@ def partition(
     """Cut every op into equal sub-ops of about `tau_us`, at most `mp` of them.
 
     An op that the layout duplicates has a sub-op on every device where its extent allows it, each of
-    which takes as long as the whole op.
+    which takes as long as the whole op. Under a layout that is on all devices every op has one there, too,
+    which takes as long as its slice.
 
     Parameters
     ----------
@@ -112,7 +113,9 @@ def partition(
     times = times or SliceTimes(graph, gpu, cluster)
     names = checked_duplicates(graph, layout) if mp > 1 else frozenset()
     duplicated = np.array([graph.ops[op].name in names for op in leader_index(graph)], dtype=np.bool_)
-    cuts = _cuts(graph, times, checked_dims(graph, layout), names, mp=mp, tau_us=tau_us)
+    everywhere = isinstance(layout, Layout) and layout.on_all_devices
+    in_all = frozenset(op.name for op in graph.ops if leads(op)) if everywhere else names
+    cuts = _cuts(graph, times, checked_dims(graph, layout), names, in_all, mp=mp, tau_us=tau_us)
     first = np.concatenate(([0], np.cumsum([cut.parts for cut in cuts])))
     edges, shards = _Rows(), _Rows()
     _collect(graph, cuts, duplicated, first, times, edges, shards)
@@ -145,10 +148,12 @@ def _cuts(
     times: SliceTimes,
     dims: Mapping[str, str | None],
     duplicated: frozenset[str],
+    in_all: frozenset[str],
     *,
     mp: int,
     tau_us: float,
 ) -> list[Cut]:
+    """Return how each op is cut; ops of `in_all` into as many parts as there are devices."""
     cuts: dict[str, Cut] = {}
 
     def cut_of(op: Op) -> Cut:
@@ -157,8 +162,9 @@ def _cuts(
             if not leads(op):
                 leader = graph.op[op.follows or ""]
                 cuts[op.name] = following_cut(op, cut_of(leader), duplicated=leader.name in duplicated)
-            elif dim is not None and op.name in duplicated:
-                cuts[op.name] = Cut(dim, min(mp, op.dims[dim])) if op.dims[dim] > 1 else WHOLE
+            elif dim is not None and op.name in in_all:
+                parts = min(mp, op.dims[dim])
+                cuts[op.name] = Cut(dim, parts) if parts > 1 else WHOLE
             else:
                 whole_us = 0.0 if mp == 1 else times.kernel_us(op)
                 cuts[op.name] = own_cut(op, dim, whole_us, mp=mp, tau_us=tau_us)

@@ -18,6 +18,7 @@ from sipml_core.plugin.interfaces import (
     Placer,
     Scheduler,
     Topology,
+    WeightedOrder,
     WeightedRing,
     Workload,
 )
@@ -40,6 +41,7 @@ __all__ = [
     "Registry",
     "Scheduler",
     "Topology",
+    "WeightedOrder",
     "WeightedRing",
     "Workload",
     "hookimpl",

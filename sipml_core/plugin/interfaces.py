@@ -169,6 +169,11 @@ class GpuModel(Component):
     def memory_bytes(self) -> float:
         """Device memory. [bytes]"""
 
+    @property
+    def multiprocessors(self) -> int | None:
+        """Multiprocessors, of which a communication library's kernels take some; None: not known."""
+        return None
+
     @abstractmethod
     def op_time_us(self, work: OpWork) -> float:
         """Time the kernel runs, launch latency not included. [us]"""
@@ -213,6 +218,11 @@ class Workload(Component):
         """FLOPs of a training step for one token; None: no utilisation is reported."""
         return None
 
+    @property
+    def sequence_parallel(self) -> bool:
+        """Whether a plan that does not say how ops are cut cuts them as sequence parallelism does."""
+        return False
+
     def check_plan(self, plan: Plan, layout: str) -> None:
         """Refuse a plan that this model cannot run under: `ConfigError` that begins with the key at fault.
 
@@ -224,6 +234,14 @@ class Workload(Component):
 
     def divided(self, cp: int, ep: int) -> Workload:
         """Return the model as it is on one of cp replicas that share sequences, of ep that share experts."""
+        return self
+
+    def key_copies(self, mp: int) -> int:
+        """Return on how many GPUs of a group that spreads heads over mp each head of keys is; 1: on one."""
+        return 1
+
+    def copied(self, copies: int) -> Workload:
+        """Return the model with so many copies of each head of keys and values."""
         return self
 
     @property
@@ -260,6 +278,9 @@ class Exchange(Component):
 
 #: Replicas in the order of a ring, and the part of the bytes that goes round it.
 WeightedRing = tuple[tuple[int, ...], float]
+#: An order of tiers, each one's number once; the way round all of their rings (1: to the successor, -1: to
+#: the predecessor); and the part of the bytes that goes so.
+WeightedOrder = tuple[tuple[int, ...], int, float]
 
 
 class AllReduce(Component):
@@ -287,6 +308,14 @@ class AllReduce(Component):
         """
         return ()
 
+    def orders(self, shape: ReplicaShape) -> tuple[WeightedOrder, ...]:
+        """Return orders of the tiers that run at the same time, with parts of the bytes that add up to 1.
+
+        Along the first tier of an order a reduce-scatter runs, along the next one of what that left, and so
+        on, along the last an all-reduce, and back come all-gathers. None: one order, from the innermost out.
+        """
+        return ()
+
     #: Switches add up what the replicas send: each sends and receives all bytes once. `tiers` returns one.
     in_network: ClassVar[bool] = False
 
@@ -296,6 +325,10 @@ class Communication(Component):
 
     #: No call costs anything: bytes at the bandwidth of the links, and latencies of routes, are all there is.
     free: ClassVar[bool] = False
+
+    def multiprocessors(self, gbps: float) -> int:
+        """Return how many multiprocessors its kernels take from what computes, to send at `gbps`."""
+        return 0
 
     @abstractmethod
     def cost(self, call: CollectiveCall) -> CollectiveCost:

@@ -88,7 +88,7 @@ def _default(value: Any) -> str:
     if value is attrs.NOTHING:
         return "required"
     if isinstance(value, attrs.Factory):  # type: ignore[arg-type]
-        return "{}"
+        return "depends" if value.takes_self else "{}"
     return (
         {None: "none", True: "true", False: "false"}.get(value, str(value)) if _plain(value) else str(value)
     )

@@ -12,7 +12,8 @@ def bound_by(row: CaseResult) -> str:
     """Return what a GPU does in most of an iteration, with its part, and what comes next.
 
     "communication" is time in which it only communicates, "dark circuits" in which it only waits for those,
-    "pipeline" and, with one stage, "idle" in which it does nothing. Empty where the case did not run.
+    "host" in which its next op is not yet issued, "pipeline" and, with one stage, "idle" in which it does
+    nothing else. Empty where the case did not run.
     """
     if not row.iteration_us:
         return ""
@@ -21,7 +22,8 @@ def bound_by(row: CaseResult) -> str:
         "compute": row.compute_us,
         "communication": row.exposed_us,
         "dark circuits": row.dark_us,
-        waits: row.idle_us,
+        "host": row.host_wait_us,
+        waits: (row.idle_us or 0.0) - (row.host_wait_us or 0.0),
     }
     shares = [(name, (time_us or 0.0) / row.iteration_us) for name, time_us in parts.items()]
     first, second, *_ = sorted(shares, key=lambda part: -part[1])

@@ -16,7 +16,7 @@ import attrs
 import tomli_w
 
 from sipml_core.errors import ConfigError, brief
-from sipml_core.model import LANGUAGE, CaseResult, Result
+from sipml_core.model import HOST, LANGUAGE, CaseResult, Result
 
 if TYPE_CHECKING:
     from sipml_core.searching import SearchResult
@@ -63,8 +63,9 @@ def write_result(result: Result, folder: Path) -> list[Path]:
 
 
 def _is_written(field: attrs.Attribute[Any], value: Any) -> bool:
-    """Whether JSON has a field: not what details are made of, nor empty ones of language models."""
-    return field.name not in ("timelines", "recorded") and not (LANGUAGE in field.metadata and value is None)
+    """Whether JSON has a field: not what details are made of, nor empty ones that only some cases have."""
+    of_some = LANGUAGE in field.metadata or HOST in field.metadata
+    return field.name not in ("timelines", "recorded") and not (of_some and value is None)
 
 
 @attrs.frozen(kw_only=True)
@@ -143,15 +144,16 @@ def write_atomically(path: Path, content: bytes) -> None:
 def summary_csv(cases: Iterable[CaseResult]) -> str:
     """One line for each case; the columns are the fields of `CaseResult`.
 
-    Those of language models are there if a case has one of them.
+    Those of language models, and of hosts that take time, are there if a case has one of them.
     """
     found = list(cases)
     rows = [{**plain_row(attrs.asdict(case)), "notes": "; ".join(case.notes)} for case in found]
-    columns = [
-        field.name
-        for field in attrs.fields(CaseResult)
-        if LANGUAGE not in field.metadata or any(case.tokens_per_s_gpu for case in found)
-    ]
+    absent = set()
+    if not any(case.tokens_per_s_gpu for case in found):
+        absent.add(LANGUAGE)
+    if all(case.host_wait_us is None for case in found):
+        absent.add(HOST)
+    columns = [field.name for field in attrs.fields(CaseResult) if not absent & field.metadata.keys()]
     return to_csv([{key: row[key] for key in columns} for row in rows], columns)
 
 

@@ -13,7 +13,7 @@ from sipml_core.plugin import Registry
 from sipml_core.reproduce.study import Claim, Study, read_study
 from sipml_core.searching import SearchResult, search
 from sipml_core.store import ResultStore
-from sipml_core.sweeping import Number, Series, SweepPoint, number_of, series_row
+from sipml_core.sweeping import Number, Series, SweepPoint, line_name, number_of, series_row
 
 
 @attrs.frozen(kw_only=True)
@@ -102,7 +102,9 @@ def _number(source: Study, workload: str, series: Series, point: SweepPoint, res
     if not rows:
         raise ConfigError(f"series {series.label!r}: no topology is labelled {series.topology!r}")
     x, label = source.place(point, {})
-    return number_of(series_row(rows, series, x), series.label, x, label)
+    number = number_of(series_row(rows, series, x), series.label, x, label)
+    # A panel for each value of the axes that are not drawn along.
+    return attrs.evolve(number, workload=line_name(source, point, workload))
 
 
 def verdicts_on(claim: Claim, numbers: Sequence[Number]) -> list[Verdict]:

@@ -18,7 +18,7 @@ from sipml_core.scheduling.driver import (
 )
 from sipml_core.scheduling.driving import driven
 from sipml_core.scheduling.matrix import read_matrix, refuse_out_of_reach
-from sipml_core.scheduling.phases import PhasedCircuits
+from sipml_core.scheduling.phases import PhasedCircuits, TransferParts
 from sipml_core.scheduling.portbound import port_bound
 from sipml_core.scheduling.relay import with_relays
 
@@ -28,6 +28,7 @@ __all__ = [
     "DemandRule",
     "PhasedCircuits",
     "ScheduledCircuits",
+    "TransferParts",
     "circuit_traffic",
     "crowded",
     "driven",

@@ -61,8 +61,18 @@ RULES_ONCE = (
 )
 
 
-def rules_to_try(interval_us: float | None) -> tuple[DemandRule, ...]:
-    """Return the rules that `demand = "auto"` tries after `BYTES`; None: circuits are set once. [us]"""
+def rules_to_try(interval_us: float | None, *, phases: bool = False) -> tuple[DemandRule, ...]:
+    """Return the rules that `demand = "auto"` tries after `BYTES`.
+
+    Parameters
+    ----------
+    interval_us
+        None: circuits are set once. [us]
+    phases
+        Circuits change between phases of the job, or are set once where that is faster: the rules of both.
+    """
+    if phases:
+        return tuple(dict.fromkeys(RULES_REPLANNED + RULES_ONCE))
     return RULES_ONCE if interval_us is None else RULES_REPLANNED
 
 

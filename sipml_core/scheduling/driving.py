@@ -19,7 +19,7 @@ from sipml_core.scheduling.driver import (
     refuse_unserved,
     unserved_pairs,
 )
-from sipml_core.scheduling.phases import PhasedCircuits, job_phases
+from sipml_core.scheduling.phases import PhasedCircuits, TransferParts, job_phases
 from sipml_core.scheduling.relay import with_packets, with_relays
 
 
@@ -32,7 +32,7 @@ def driven(
     rule: DemandRule = BYTES,
     gates: NDArray[np.int64] | None = None,
     replan_above: float = 0.0,
-    iteration: NDArray[np.int64] | None = None,
+    parts: TransferParts | None = None,
 ) -> tuple[Network, ScheduledCircuits]:
     """Return the network that the tasks use and who drives its circuits, planned for all of their traffic.
 
@@ -45,9 +45,9 @@ def driven(
         Of the tasks on the fabric.
     rule, gates, replan_above
         See `ScheduledCircuits`.
-    iteration
-        Of each transfer: circuits are planned for the phases of each; None, and where they are set once: they
-        are not. [transfers]
+    parts
+        Of the tasks: circuits are planned for the phases of each iteration; None, and where they are set
+        once: they are not.
 
     Raises
     ------
@@ -63,8 +63,8 @@ def driven(
 
     heavy = np.where(total_bytes >= control.packets_below_bytes, total_bytes, 0.0)
     circuits: Callable[..., ScheduledCircuits] = ScheduledCircuits
-    if iteration is not None and control.interval_us is not None:
-        circuits = partial(PhasedCircuits, phases=job_phases(network, tasks, iteration))
+    if parts is not None and control.interval_us is not None:
+        circuits = partial(PhasedCircuits, phases=job_phases(network, tasks, parts))
     driver = circuits(
         control=control,
         scheduler=scheduler,

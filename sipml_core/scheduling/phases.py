@@ -44,16 +44,23 @@ class JobPhases:
     kind_bytes: NDArray[np.float64] = attrs.Factory(lambda: np.zeros((2, 0)))
 
 
-def job_phases(network: Network, tasks: TaskGraph, iteration: NDArray[np.int64]) -> JobPhases:
+@attrs.frozen(kw_only=True, eq=False)
+class TransferParts:
+    """Which part of a job each transfer belongs to."""
+
+    #: From 0. [transfers]
+    iteration: NDArray[np.int64]
+    #: Pipeline stage of the sender; None: stages are not told apart. [transfers]
+    stage: NDArray[np.int64] | None = None
+
+
+def job_phases(network: Network, tasks: TaskGraph, parts: TransferParts) -> JobPhases:
     """Return the phases of a job.
 
     Three in each iteration: activations, until its first gradients are ready; both, until the last activation
     has arrived; gradients, until the last of these has. Activations are all transfers that are not gradients.
-
-    Parameters
-    ----------
-    iteration
-        Of each transfer, from 0. [transfers]
+    Where stages are told apart, there is a phase until the first gradients of each are ready, the last stage
+    first, which goes backwards first; in it gradients of stages that are not yet so far count for nothing.
 
     Examples
     --------
@@ -69,14 +76,17 @@ def job_phases(network: Network, tasks: TaskGraph, iteration: NDArray[np.int64])
     >>> tasks = builder.build()
     >>> control = CircuitControl(gpus=3, circuit_gbps=10.0, circuits_per_gpu=1)
     >>> network = Network.of(Fabric.with_ports(circuits=control, port_gbps=10.0), tasks)
-    >>> for phase in job_phases(network, tasks, np.zeros(2, dtype=np.int64)).phases:
+    >>> parts = TransferParts(iteration=np.zeros(2, dtype=np.int64))
+    >>> for phase in job_phases(network, tasks, parts).phases:
     ...     print(phase.nodes.tolist(), phase.total_bytes.tolist())
     [1] [8.0, 0.0]
     [2] [8.0, 4.0]
     [3] [8.0, 4.0]
     """
+    iteration = parts.iteration
     if tasks.kind is None or not len(iteration):
         return JobPhases()
+    stage = np.zeros_like(iteration) if parts.stage is None else parts.stage
 
     def circuit_bytes(sent: NDArray[np.bool_]) -> NDArray[np.float64]:
         return network.link_bytes(np.where(sent, tasks.size_bytes, 0.0))[network.first_circuit :]
@@ -89,14 +99,15 @@ def job_phases(network: Network, tasks: TaskGraph, iteration: NDArray[np.int64])
         gradients = np.flatnonzero((iteration == number) & gradient)
         if not len(activations) or not len(gradients):
             return JobPhases()
-        before = (iteration < number) | ((iteration == number) & ~gradient)
+        sent = (iteration < number) | ((iteration == number) & ~gradient)
         after = iteration <= number
-        first = gradients[np.argmin(tasks.priority[tasks.compute_tasks + gradients])]
-        ends = (
-            (_predecessors(tasks, tasks.compute_tasks + int(first)), before),
-            (tasks.compute_tasks + activations, after),
-            (tasks.compute_tasks + gradients, after),
-        )
+        ends = []
+        for each in sorted(set(stage[gradients].tolist()), reverse=True):
+            of_stage = gradients[stage[gradients] == each]
+            first = of_stage[np.argmin(tasks.priority[tasks.compute_tasks + of_stage])]
+            ends.append((_predecessors(tasks, tasks.compute_tasks + int(first)), sent.copy()))
+            sent[of_stage] = True
+        ends += [(tasks.compute_tasks + activations, after), (tasks.compute_tasks + gradients, after)]
         phases += [
             Phase(nodes=nodes.astype(np.int32), total_bytes=circuit_bytes(sent))
             for nodes, sent in ends

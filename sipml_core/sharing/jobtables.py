@@ -292,14 +292,16 @@ def _check(jobs: list[JobTable], gpus: int, labels: list[str]) -> None:
 def _kind(own: Mapping[str, Any], job: JobTable, registry: Registry) -> Experiment:
     """Return the experiment of a job as if it had a cluster of its own."""
     (table,) = [table for table in _workloads(own) if table.get("label", table.get("name")) == job.workload]
-    plan = {**dict(table.pop("strategy", {})), **dict(table.get("plan", {})), **job.plan}
+    # Keys of [strategy] stay there, for what is left out of it is not what is left out of [plan].
+    section = "strategy" if table.get("strategy") else "plan"
+    plan = {**dict(table.pop("strategy", {})), **dict(table.pop("plan", {})), **job.plan}
     merged = {**dict(own.get("strategy", {})), **dict(own.get("plan", {})), **plan}
     if merged.get("mp") is None and merged.get("dp") is None:
         plan["dp"] = job.gpus // int(merged.get("pp", 1))
     tables = {
         **own,
         "cluster": {**own["cluster"], "gpus": job.gpus},
-        "workload": [{**table, "plan": {**plan, "iterations": 1}}],
+        "workload": [{**table, section: {**plan, "iterations": 1}}],
     }
     tables.pop("baseline", None)
     try:

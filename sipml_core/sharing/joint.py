@@ -135,7 +135,7 @@ def joined_tasks(
     parts: dict[str, list[NDArray[Any]]] = {
         name: [] for name in (
             "gpu", "duration_us", "early", "late", "src", "dst", "size_bytes", "latency_steps", "startup_us",
-            "compute", "compute_counts", "transfers", "transfer_counts",
+            "slows", "compute", "compute_counts", "transfers", "transfer_counts",
         )
     }  # fmt: skip
     ends: list[NDArray[np.int32]] = []
@@ -158,6 +158,8 @@ def joined_tasks(
         parts["latency_steps"].append(np.tile(tasks.latency_steps, count))
         startup_us = tasks.startup_us if len(tasks.startup_us) else np.zeros(tasks.transfers)
         parts["startup_us"].append(np.tile(startup_us, count))
+        slows = tasks.slows if tasks.slowdown else np.zeros(tasks.transfers, np.bool_)
+        parts["slows"].append(np.tile(slows, count))
 
         # The barrier of a repetition is followed by the sources of the next; nothing follows the last.
         sources = one.placed(one.sources, at)
@@ -183,11 +185,13 @@ def joined_tasks(
         dst=joined["dst"],
         size_bytes=joined["size_bytes"],
         latency_steps=joined["latency_steps"],
-        startup_us=joined["startup_us"] if joined["startup_us"].any() else np.empty(0),
         succ_start=np.concatenate([[0], np.cumsum(counts)]),
         successors=np.concatenate([joined["compute"], joined["transfers"]]),
         marks=np.empty(0, np.int32),
         label=np.zeros(compute, np.int32),
+        startup_us=joined["startup_us"] if joined["startup_us"].any() else np.zeros(0),
+        slowdown=max(each.iteration.tasks.slowdown for each in neighbours),
+        slows=joined["slows"],
     )
     return joined_graph, ends
 

@@ -13,10 +13,11 @@ from sipml_core.cases import (
     Case,
     Clock,
     CompiledCase,
+    PreparedCase,
     Reuse,
-    compile_variant,
-    compiled_variants,
-    fastest_compiled,
+    fastest_prepared,
+    prepared_variant,
+    prepared_variants,
 )
 from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.experiment import Experiment, Interconnect
@@ -47,7 +48,7 @@ class Placed:
 class _Alone:
     """One kind of job on GPUs that are to each other as some others are: the fastest of its variants."""
 
-    fastest: CompiledCase
+    fastest: PreparedCase
     us: float
     #: With the tasks of all GPUs, and one iteration of these to be repeated, once they are asked for.
     unfolded: CompiledCase | None = None
@@ -132,10 +133,9 @@ class Speeds:
         key = (kind, view.key if view else "")
         if key not in self._alone:
             try:
-                compiled, us = fastest_compiled(
-                    compiled_variants(self._case(kind, view), self._reuse), Clock(None)
-                )
-                self._alone[key] = _Alone(fastest=compiled, us=us)
+                variants = prepared_variants(self._case(kind, view), self._reuse)
+                fastest, us = fastest_prepared(variants, Clock(None))
+                self._alone[key] = _Alone(fastest=fastest, us=us)
             except InfeasibleError as error:
                 self._alone[key] = error
         found = self._alone[key]
@@ -156,12 +156,12 @@ class Speeds:
     def _unfolded(self, alone: _Alone) -> CompiledCase:
         """Return the fastest variant with the tasks of all GPUs."""
         if alone.unfolded is None:
-            alone.unfolded = alone.fastest
-            if alone.fastest.repeats > 1:
-                variant = alone.fastest.variant
+            alone.unfolded = alone.fastest.compiled()
+            if alone.unfolded.repeats > 1:
+                variant, lowering = alone.fastest.variant, alone.unfolded.lowering
                 engine = attrs.evolve(variant.case.engine, fold="never")
                 whole = attrs.evolve(variant, case=attrs.evolve(variant.case, engine=engine))
-                alone.unfolded = compile_variant(whole, self._reuse)
+                alone.unfolded = prepared_variant(whole, lowering, self._reuse).compiled()
         return alone.unfolded
 
     def together_us(self, jobs: list[Placed], offsets_us: list[float]) -> NDArray[np.float64]:

@@ -20,6 +20,7 @@ from sipml_core.model import (
     PairArray,
     Routes,
     job_circuits,
+    torus_filled,
 )
 from sipml_core.plugin import Topology
 
@@ -142,8 +143,10 @@ class View:
 
         gbps = fabric.link_gbps[links]
         tiers = job_tiers(gpus, fabric.hints.tiers)
+        torus = torus_filled(gpus[:, None], fabric.hints.torus)
         said = [each for table in tables for each in table.said]
         said += [gbps, np.array([size for _, size in tiers], np.int64)]
+        said.append(np.array([len(torus), *torus], np.int64))
         if circuits is not None and control is not None and control.packets is not None:
             below = control.packets_below_bytes
             circuits = attrs.evolve(circuits, packets=tables[1].route, packets_below_bytes=below)
@@ -157,7 +160,7 @@ class View:
                 link_gbps=gbps,
                 route=tables[0].route,
                 circuits=circuits,
-                hints=attrs.evolve(fabric.hints, tiers=tiers, order=None),
+                hints=attrs.evolve(fabric.hints, tiers=tiers, order=None, torus=torus),
                 words=FabricWords(link_names=lambda k: fabric.link_name(int(links[k]))),
                 **_ends(fabric, gpus, links),
             ),

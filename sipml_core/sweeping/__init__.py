@@ -17,7 +17,7 @@ from sipml_core.sweeping.sweepfile import (
     with_figure,
 )
 from sipml_core.sweeping.sweepresult import SweepResult, SweepRow
-from sipml_core.sweeping.sweepruns import DEFAULT_LIMIT, carry_out_sweep
+from sipml_core.sweeping.sweepruns import DEFAULT_LIMIT, carry_out_sweep, line_name
 
 __all__ = [
     "DEFAULT_LIMIT",
@@ -32,6 +32,7 @@ __all__ = [
     "SweepRow",
     "carry_out_sweep",
     "file_name",
+    "line_name",
     "number_of",
     "read_sweep",
     "series_row",

@@ -174,10 +174,10 @@ def _comparisons(point: SweepPoint, experiment: Experiment) -> list[Comparison]:
 def _series(sweep: Sweep, point: SweepPoint, row: CaseResult | SearchRow) -> str:
     """Return the first series that a row is of, or its interconnect, and the values beside the drawn axis."""
     of_row = (each.label for each in sweep.series if each.topology == row.topology and each.wanted(row.mp))
-    return _line(sweep, point, next(of_row, row.topology))
+    return line_name(sweep, point, next(of_row, row.topology))
 
 
-def _line(sweep: Sweep, point: SweepPoint, name: str) -> str:
+def line_name(sweep: Sweep, point: SweepPoint, name: str) -> str:
     """Return the name of a line with the values of the axes that are not drawn along: each has its line."""
     others = [
         f"{key.rpartition('.')[2]} {value}"
@@ -240,7 +240,7 @@ def search_rows(
             row = series_row(rows, line, sweep.place(point, options)[0])
             yield SweepRow(
                 point=point,
-                series=_line(sweep, point, line.label),
+                series=line_name(sweep, point, line.label),
                 result=row,
                 options=options,
                 seed=experiment.seed,

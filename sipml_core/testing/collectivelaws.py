@@ -88,6 +88,7 @@ class AllReduceConformance(ComponentConformance):
         """Replicas on networks with and without units."""
         for replicas, devices, tiers in self.jobs:
             yield ReplicaShape(replicas=replicas, devices=devices, tiers=tiers)
+        yield ReplicaShape(replicas=12, devices=1, torus=(3, 4))
 
     def test_tiers_multiply_to_the_replicas(self) -> None:
         for shape in self.shapes():
@@ -109,6 +110,21 @@ class AllReduceConformance(ComponentConformance):
                     require(sorted(order) == list(range(shape.replicas)), f"{order}")
                 total = sum(part for _, part in rings)
                 require(not rings or abs(total - 1) < 1e-9, f"parts add up to {total}")
+
+    def test_orders_name_every_tier_and_share_all_bytes(self) -> None:
+        for shape in self.shapes():
+            if not self.make().offered(shape):
+                continue
+            orders = self.make().orders(shape)
+            if not orders:
+                continue
+            tiers = self.make().tiers(shape)
+            with law("each order names every tier once, and their parts add up to 1", shape=shape):
+                for order, way, _ in orders:
+                    require(sorted(order) == list(range(len(tiers))), f"{order}")
+                    require(way in (1, -1), f"way {way}")
+                total = sum(part for *_, part in orders)
+                require(abs(total - 1) < 1e-9, f"parts add up to {total}")
 
     def test_what_is_offered_can_be_had(self) -> None:
         for shape in self.shapes():

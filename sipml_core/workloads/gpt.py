@@ -8,7 +8,7 @@ import attrs
 
 from sipml_core.errors import ConfigError
 from sipml_core.fields import between, option
-from sipml_core.model import ModelFlops, OpGraph
+from sipml_core.model import ModelFlops, OpGraph, Plan
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads import layers
 from sipml_core.workloads.backward import training_step
@@ -84,6 +84,21 @@ class Gpt(Workload):
             needed_attention=attention / 2,
         )
 
+    @property
+    def sequence_parallel(self) -> bool:
+        """See `Workload.sequence_parallel`."""
+        return True
+
+    def check_plan(self, plan: Plan, layout: str) -> None:
+        """See `Workload.check_plan`."""
+        super().check_plan(plan, layout)
+        heads = self.options.heads
+        if layout == "sequence" and heads % plan.mp:
+            raise ConfigError(
+                f"mp must divide the {heads} heads with layout {layout!r}, got {plan.mp}; "
+                f"nearest: {_nearest_divisor(heads, plan.mp)}"
+            )
+
     def graph(self, samples: int, precision: str) -> OpGraph:
         """See `Workload.graph`."""
         o = self.options
@@ -117,6 +132,8 @@ class Megatron(Gpt):
     name = "megatron"
     summary = "GPT of 18 billion parameters (hidden 6144, 40 layers, 48 heads, sequence 2048)"
     default_global_batch = 1024
+    #: Sequence parallelism is younger than the paper.
+    sequence_parallel = False
 
     @attrs.frozen(kw_only=True)
     class Options:

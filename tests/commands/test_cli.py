@@ -179,7 +179,7 @@ def test_too_little_memory_is_one_line(file, tmp_path, monkeypatch):
     def full(*_, **__):
         raise MemoryError("Unable to allocate 32.0 GiB")
 
-    monkeypatch.setattr("sipml_core.cases.running.compiled_variants", full)
+    monkeypatch.setattr("sipml_core.cases.running.prepared_variants", full)
     result = call("run", file, "--no-store", "--out", tmp_path / "out")
     assert result.exit_code == 1
     assert result.stderr.startswith("sipml: there is not enough memory: Unable to allocate 32.0 GiB; nothing")

@@ -22,17 +22,17 @@ def test_every_block_stands_in_one_page():
     assert sorted(found) == sorted(results.BLOCKS)
 
 
-@pytest.mark.parametrize("name", [path.stem for path in sorted(results.RESULTS.glob("*.csv"))])
+@pytest.mark.parametrize("name", [path.stem for path in sorted(results.common.RESULTS.glob("*.csv"))])
 def test_a_changed_result_makes_a_page_stale(monkeypatch, name):
     """Every number of the file multiplied by 7, those of others as they are."""
-    real = results.rows
+    real = results.common.rows
 
     def changed(asked):
         if asked != name:
             return real(asked)
         return [{key: seven_fold(value) for key, value in row.items()} for row in real(asked)]
 
-    monkeypatch.setattr(results, "rows", changed)
+    monkeypatch.setattr(results.common, "rows", changed)
     assert list(results.stale())
 
 

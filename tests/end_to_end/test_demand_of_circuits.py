@@ -1,13 +1,10 @@
 """What circuits are planned for, on whole jobs: bytes, gating pairs, and the job's own schedule."""
 
-from pathlib import Path
-
 import pytest
 
 from sipml_core.cases import run_experiment
 from sipml_core.errors import ConfigError
 from sipml_core.experiment import read_experiment, resolved_tables
-from sipml_core.sweeping import read_sweep
 
 RING = {"name": "sip-ring", "reach_hops": 6}
 OCS = {"name": "sip-ocs", "switches": 16, "interval_us": 100, "reconfiguration_us": 20}
@@ -159,24 +156,3 @@ def test_what_cannot_be_is_refused(registry, key, value, message):
         read_experiment(tables([RING, {**OCS, key: value}], 2000), registry)
     assert str(refused.value).startswith("topology[1].")
     assert message in str(refused.value)
-
-
-def test_the_sweep_of_latencies_asks_for_what_it_says(registry):
-    """Six latencies at four bandwidths: by interval every 5 r, by phase every 1.05 r, 20 us at least; and by
-    phase a plan is kept while less than a quarter of the demand has moved."""
-    sweep = read_sweep(Path(__file__).parents[2] / "benchmarks" / "reconfiguration.toml")
-    asked = set()
-    for _, experiment in sweep.experiments(registry, quick=False):
-        networks = {each.label: each for each in experiment.interconnects}
-        latencies = {}
-        for label, network in networks.items():
-            assert network.circuit_keys.demand == "auto"
-            assert network.circuit_keys.replan_above == (0.25 if "phase" in label else 0.0)
-            options = network.topology.options
-            if options.interval_us is not None:
-                factor = 1.05 if "phase" in label else 5.0
-                assert options.interval_us == pytest.approx(max(20.0, factor * options.reconfiguration_us))
-                latencies[label] = options.reconfiguration_us
-        (latency_us,) = set(latencies.values())
-        asked.add((latency_us, networks["ocs set once"].cluster.bandwidth_gbps))
-    assert len(asked) == 6 * 4

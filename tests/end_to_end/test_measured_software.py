@@ -1,9 +1,11 @@
 """Runs with a communication library and a host that take time."""
 
+import attrs
 import pytest
 
 from sipml_core.cases import run_experiment
 from sipml_core.experiment import read_experiment, resolved_tables
+from sipml_core.report.limiting import bound_by
 
 #: Far below the time of a launch: whatever the host takes is what an op takes.
 QUICK = {
@@ -72,6 +74,26 @@ def test_experts_and_context_pay_the_library_too(run, tmp_path, plan):
     assert 50.0 * calls <= slow - free <= 130.0 * calls
 
 
+def test_gpus_compute_slower_while_gradients_are_summed(run):
+    """24 of 108 multiprocessors are taken while buckets move beside the backward pass, and no longer.
+
+    Folding changes nothing: every replica sends when the first does.
+    """
+    at = {
+        "gpu": {"name": "a100-80gb"}, "plan": {"mp": 1, "dp": 4, "bucket_bytes": "100 kB"},
+        "cluster": {"bandwidth_gbps": "300 GB/s"},
+    }  # fmt: skip
+    none = run(**at, communication={"library": "nccl", "channels": 0})
+    taken = run(**at, communication={"library": "nccl"})
+    assert none.compute_us < taken.compute_us < none.compute_us / (1 - 24 / 108)
+    unfolded = run(**at, communication={"library": "nccl"}, engine={"fold": "never"})
+    assert attrs.evolve(unfolded, notes=taken.notes) == taken
+    blocking = {**at, "plan": {"mp": 4, "dp": 1}}
+    assert run(**blocking, communication={"library": "nccl"}).compute_us == pytest.approx(
+        run(**blocking, communication={"library": "nccl", "channels": 0}).compute_us, rel=0.01
+    )
+
+
 def test_start_up_of_tensor_parallelism_by_hand(run):
     """Messages that take no time: what an all-reduce of 4 takes to start, for each of 4 in every layer.
 
@@ -116,15 +138,21 @@ def test_a_host_that_runs_ahead_costs_nothing(run):
 
 
 def test_graphs_of_the_device_take_no_time_of_the_host(run):
-    assert run(framework={"host_us": 100.0, "cuda_graphs": True}).measured_us == run().measured_us
+    replayed = run(framework={"host_us": 100.0, "cuda_graphs": True})
+    assert (replayed.measured_us, replayed.host_wait_us) == (run().measured_us, None)
 
 
 def test_between_stages_the_host_waits_for_what_arrives(run):
     """Two stages, each of at least 30 ops forward and backward: the second is issued after the first ran."""
     at = {"gpu": QUICK, "cluster": {"gpus": 2}, "framework": {"host_us": 100.0}}
-    one = run(plan={"mp": 1, "dp": 1}, **{**at, "cluster": {"gpus": 1}}).measured_us
-    two = run(plan={"mp": 1, "dp": 1, "pp": 2}, **at).measured_us
-    assert two == pytest.approx(one, rel=0.02)
+    one = run(plan={"mp": 1, "dp": 1}, **{**at, "cluster": {"gpus": 1}})
+    two = run(plan={"mp": 1, "dp": 1, "pp": 2}, **at)
+    assert two.measured_us == pytest.approx(one.measured_us, rel=0.02)
+    # So one waits for its host, and each of two half of the time for its host, then for the other stage.
+    assert one.host_wait_us == pytest.approx(one.idle_us, rel=0.02)
+    assert two.host_wait_us == pytest.approx(two.measured_us / 2, rel=0.05)
+    assert bound_by(one).startswith("host 9")
+    assert {words.split()[0] for words in bound_by(two).split(", ")} == {"host", "pipeline"}
 
 
 def test_collectives_are_issued_too(run):

@@ -15,7 +15,7 @@ PHASE = "circuits are planned at the ends of phases of the job"
 
 def tables(topologies, engine=None, **plan):
     """Half a GPT on 16 GPUs at 250 Gbps: two stages of two GPUs, four replicas, eight micro-batches each."""
-    usual = {"mp": 2, "pp": 2, "global_batch": 64, "micro_batch": 2, "exchange": "direct"}
+    usual = {"mp": 2, "pp": 2, "global_batch": 64, "micro_batch": 2, "exchange": "direct", "layout": "auto"}
     return {
         "title": "phases",
         "cluster": {"gpus": 16, "bandwidth_gbps": 250},
@@ -96,19 +96,33 @@ def test_an_estimator_is_not_asked(run):
     assert f"estimator 'backlog' is not used: {why}" in case.notes
 
 
-def test_all_groups_are_simulated(run, registry):
-    """A ring stands for more of itself; phases are of the whole job."""
-    folded, whole = run(RING, phased(RING), pp=1)
-    assert any(note.startswith("simulated ") for note in folded.notes)
-    assert not any(note.startswith("simulated ") for note in whole.notes)
-    read = read_experiment(tables([phased(RING)], {"fold": "require"}, pp=1), registry)
-    with pytest.raises(ConfigError, match="planned again when a phase of the whole job has ended"):
-        run_experiment(read)
+@pytest.mark.parametrize("reach", [2, 6])
+def test_groups_that_end_phases_together_stand_for_each_other(registry, reach):
+    """Phases end for all at once: on a ring the first groups take as long as all, and as many plans."""
+    ring = {"name": "sip-ring", "reach_hops": reach, "replan": "phase", "interval_us": 200}
+    found = []
+    for fold in ("require", "never"):
+        read = read_experiment(tables([ring], {"fold": fold}, pp=1), registry)
+        (case,) = run_experiment(read).cases
+        assert any(note.startswith("simulated ") for note in case.notes) == (fold == "require")
+        found.append(case)
+    folded, whole = found
+    assert folded.iteration_us == pytest.approx(whole.iteration_us, rel=1e-9)
+    assert folded.decisions == whole.decisions
+
+
+def test_stages_end_one_after_the_other(run):
+    """Gradients of the last stage, which is ready first, take no circuits from activations of the others."""
+    phase, stage = run(phased(OCS), {**OCS, "replan": "stage"}, pp=4, mp=1)
+    assert stage.network_bytes == pytest.approx(phase.network_bytes)
+    assert stage.iteration_us != phase.iteration_us
 
 
 def test_the_key_is_checked_and_kept(registry):
     usual, chosen = resolved_tables(read_experiment(tables([OCS, phased(OCS)]), registry))["topology"]
     assert "replan" not in usual
     assert chosen["replan"] == "phase"
-    with pytest.raises(ConfigError, match=r"topology\.replan must be one of interval, phase, got 'phases'"):
+    with pytest.raises(
+        ConfigError, match=r"topology\.replan must be one of interval, phase, stage, got 'phases'"
+    ):
         read_experiment(tables([{**OCS, "replan": "phases"}]), registry)

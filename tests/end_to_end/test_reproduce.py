@@ -15,12 +15,13 @@ from sipml_core.reproduce import numbers as numbers_module
 from sipml_core.reproduce.numbers import carry_out
 from sipml_core.reproduce.study import Claim, Study, read_study, study_names, study_text
 from sipml_core.store import ResultStore
-from sipml_core.sweeping import FigureTable, Point, Series, read_sweep
+from sipml_core.sweeping import FigureTable, Point, Series, line_name, read_sweep
 
 
 def test_all_studies_of_the_paper_are_there():
     assert study_names() == [
-        "fig1", "fig5", "fig6", "ablations", "claims", "degree", "latency", "memory", "scale", "script",
+        "fig1", "fig5", "fig6", "ablations", "claims", "degree", "demand", "latency", "memory",
+        "reconfiguration", "scale", "script",
     ]  # fmt: skip
 
 
@@ -64,6 +65,52 @@ def test_latency_is_swept_at_five_times_its_value(registry):
         x, _ = study.place(point, {})
         options = {i.label: i.topology.options for i in experiment.interconnects}["re-planned"]
         assert (options.reconfiguration_us, options.interval_us) == (x, 5 * x)
+
+
+def test_reconfiguration_asks_for_what_it_says(registry):
+    """Six latencies at four bandwidths: by interval every 5 r, 20 us at least; by phase as often where a pair
+    waits."""
+    study = read_study("reconfiguration")
+    asked = set()
+    for point, experiment in study.experiments(registry):
+        x, _ = study.place(point, {})
+        networks = {each.label: each for each in experiment.interconnects}
+        assert {each.circuit_keys.demand for each in networks.values()} == {"auto"}
+        for label, network in networks.items():
+            options = network.topology.options
+            if "once" not in label:
+                assert (options.reconfiguration_us, options.interval_us) == (x, max(20.0, 5 * x))
+            assert network.circuit_keys.replan == ("phase" if "phase" in label else "interval")
+        asked.add((x, networks["ocs set once"].cluster.bandwidth_gbps))
+    assert len(asked) == 6 * 4
+
+
+def test_panels_are_by_the_axes_that_are_not_drawn_along(registry):
+    """Bandwidths stand beside the model; values that go with the latency, the axis, do not."""
+    study = read_study("reconfiguration")
+    names = {line_name(study, point, "gpt") for point in study.points()}
+    assert names == {f"gpt, bandwidth_gbps {gbps}" for gbps in (250, 1000, 4000, 16000)}
+    latency = read_study("latency")
+    assert {line_name(latency, point, "gpt") for point in latency.points()} == {"gpt"}
+
+
+def test_demand_has_the_settings_of_figure_5(registry):
+    """At each bandwidth the GPU, the engine and the jobs of `fig5`, and by bytes its networks."""
+    study, figure = read_study("demand"), {}
+    for point, experiment in read_study("fig5").experiments(registry):
+        for job in experiment.jobs:
+            figure[point.values["cluster.bandwidth_gbps"], job.label] = experiment
+    for point, experiment in study.experiments(registry):
+        networks = {each.label: each for each in experiment.interconnects}
+        for job in experiment.jobs:
+            same = figure[point.values["cluster.bandwidth_gbps"], job.label]
+            assert (experiment.gpu, experiment.precision) == (same.gpu, same.precision)
+            theirs = {each.topology.name: each.topology.options for each in same.interconnects}
+            for label in ("ocs by bytes", "ring by bytes"):
+                made = networks[label]
+                assert made.topology.options == theirs[made.topology.name]
+                assert made.circuit_keys.demand == "bytes"
+                assert networks[label.replace("bytes", "need")].circuit_keys.demand == "auto"
 
 
 def test_ablations_begin_with_figure_5_and_change_no_network(registry):

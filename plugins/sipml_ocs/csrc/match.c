@@ -4,48 +4,60 @@
 #include <stdlib.h>
 #include <string.h>
 
-enum { NONE = -1, BITS = 64 };
+enum { NONE = -1, BITS = 64, NEAR = 4 };
 
-/* Which piece each port has in each configuration, and which configurations it has free. Port i is input i,
- * port gpus + j output j. */
+/* Who has which port in each configuration, and which configurations each port has free. Port i is input i, port gpus + j
+ * output j. Rows are configurations: a chain between two of them stays in two rows. */
 typedef struct table {
+    int32_t gpus;
+    int32_t ports;
     int32_t colours;
     int32_t words;
-    int32_t *piece;  /* [ports, colours] */
+    int32_t *mate;   /* [colours, ports] the port at the other end; NONE: free */
+    int32_t *piece;  /* [colours, gpus] piece of each input that has a mate */
     uint64_t *free;  /* [ports, words] */
     int32_t *first;  /* word before which nothing is free, of each port */
 } table;
 
 static int table_new(table *t, int32_t gpus, int32_t colours)
 {
-    const size_t ports = 2 * (size_t)gpus;
+    const size_t ports = 2 * (size_t)gpus, rows = (size_t)colours;
 
     memset(t, 0, sizeof *t);
+    t->gpus = gpus;
+    t->ports = (int32_t)ports;
     t->colours = colours;
     t->words = (colours + BITS - 1) / BITS;
-    t->piece = malloc((ports * (size_t)colours + 1) * sizeof *t->piece);
-    t->free = calloc(ports * (size_t)t->words + 1, sizeof *t->free);
+    t->mate = malloc((ports * rows + 1) * sizeof *t->mate);
+    t->piece = malloc(((size_t)gpus * rows + 1) * sizeof *t->piece);
+    t->free = malloc((ports * (size_t)t->words + 1) * sizeof *t->free);
     t->first = calloc(ports + 1, sizeof *t->first);
-    if (!t->piece || !t->free || !t->first)
+    if (!t->mate || !t->piece || !t->free || !t->first)
         return OCS_ENOMEM;
-    for (size_t k = 0; k < ports * (size_t)colours; k++)
-        t->piece[k] = NONE;
-    for (size_t port = 0; port < ports; port++)
-        for (int32_t c = 0; c < colours; c++)
-            t->free[port * (size_t)t->words + (size_t)(c / BITS)] |= (uint64_t)1 << (c % BITS);
+    memset(t->mate, 0xff, ports * rows * sizeof *t->mate);  /* NONE */
+    memset(t->free, 0xff, ports * (size_t)t->words * sizeof *t->free);
+    if (colours % BITS)
+        for (size_t port = 0; port < ports; port++)
+            t->free[(port + 1) * (size_t)t->words - 1] = ((uint64_t)1 << (colours % BITS)) - 1;
     return 0;
 }
 
 static void table_free(table *t)
 {
+    free(t->mate);
     free(t->piece);
     free(t->free);
     free(t->first);
 }
 
-static int32_t *at(const table *t, int32_t port, int32_t colour)
+static int32_t *mates(const table *t, int32_t colour)
 {
-    return &t->piece[(size_t)port * (size_t)t->colours + (size_t)colour];
+    return &t->mate[(size_t)colour * (size_t)t->ports];
+}
+
+static int32_t *pieces_of(const table *t, int32_t colour)
+{
+    return &t->piece[(size_t)colour * (size_t)t->gpus];
 }
 
 static uint64_t *bits(const table *t, int32_t port)
@@ -53,18 +65,27 @@ static uint64_t *bits(const table *t, int32_t port)
     return &t->free[(size_t)port * (size_t)t->words];
 }
 
-static void put(table *t, int32_t port, int32_t colour, int32_t piece)
+static void occupy(table *t, int32_t port, int32_t colour)
 {
-    *at(t, port, colour) = piece;
     bits(t, port)[colour / BITS] &= ~((uint64_t)1 << (colour % BITS));
 }
 
-static void take(table *t, int32_t port, int32_t colour)
+static void release(table *t, int32_t port, int32_t colour)
 {
-    *at(t, port, colour) = NONE;
     bits(t, port)[colour / BITS] |= (uint64_t)1 << (colour % BITS);
     if (colour / BITS < t->first[port])
         t->first[port] = colour / BITS;
+}
+
+static void put(table *t, int32_t one, int32_t two, int32_t colour, int32_t piece)
+{
+    int32_t *mate = mates(t, colour);
+
+    mate[one] = two;
+    mate[two] = one;
+    pieces_of(t, colour)[one] = piece;
+    occupy(t, one, colour);
+    occupy(t, two, colour);
 }
 
 static int32_t lowest(uint64_t word)
@@ -114,10 +135,36 @@ static int32_t common_free(table *t, int32_t one, int32_t two)
     return NONE;
 }
 
-/* Of the configurations free at one port and those free at another, the first two that are closest in number. Returns 0
- * where one of them has none. */
+/* Of two ports that have no configuration free together, the first two free ones whose numbers are `apart`, 1 to NEAR; 0
+ * where there are none. */
+static int at_distance(const table *t, int32_t one, int32_t two, int32_t apart, int32_t *at_one, int32_t *at_two)
+{
+    const uint64_t *a = bits(t, one), *b = bits(t, two);
+
+    for (int32_t w = 0; w < t->words; w++) {
+        const uint64_t next_a = w + 1 < t->words ? a[w + 1] : 0, next_b = w + 1 < t->words ? b[w + 1] : 0;
+        const uint64_t later_a = a[w] >> apart | next_a << (BITS - apart);
+        const uint64_t later_b = b[w] >> apart | next_b << (BITS - apart);
+        const uint64_t found = (a[w] & later_b) | (b[w] & later_a);
+        if (found) {
+            const int32_t k = lowest(found), colour = w * BITS + k;
+            const int own = (int)(a[w] >> k & 1);
+            *at_one = own ? colour : colour + apart;
+            *at_two = own ? colour + apart : colour;
+            return 1;
+        }
+    }
+    return 0;
+}
+
+/* Of the configurations free at one port and those free at another, none of them at both, the first two that are closest in
+ * number. Returns 0 where one of them has none. */
 static int closest(table *t, int32_t one, int32_t two, int32_t *at_one, int32_t *at_two)
 {
+    for (int32_t apart = 1; apart <= NEAR; apart++)
+        if (at_distance(t, one, two, apart, at_one, at_two))
+            return 1;
+
     int32_t a = next_free(t, one, first_free(t, one) * BITS);
     int32_t b = next_free(t, two, first_free(t, two) * BITS);
     int32_t least = t->colours;
@@ -137,26 +184,37 @@ static int closest(table *t, int32_t one, int32_t two, int32_t *at_one, int32_t 
     return least < t->colours;
 }
 
-/* Free `colour` at `port`, where `other` is free: the pieces along the path from it that alternates between
- * the two change places. `path` has room for all ports. */
-static void exchange(table *t, int32_t port, int32_t colour, int32_t other, int32_t gpus, const int32_t *src,
-                     const int32_t *dst, int32_t *path)
+/* Free `colour` at `port`, where `other` is free: the pieces along the path from it that alternates between the two change
+ * places. Each step looks at one port: what it has in one row goes to the other, and what was there comes back with the
+ * next step. */
+static void exchange(table *t, int32_t port, int32_t colour, int32_t other)
 {
-    int32_t length = 0, want = colour, here = port;
+    int32_t *mate[2] = {mates(t, colour), mates(t, other)};
+    int32_t *piece[2] = {pieces_of(t, colour), pieces_of(t, other)};
+    int32_t here = port, side = 0, there = mate[0][port];
+    int32_t moving = there == NONE ? NONE : piece[0][port < t->gpus ? port : there];
 
-    for (int32_t piece; (piece = *at(t, here, want)) != NONE; want = want == colour ? other : colour) {
-        path[length++] = piece;
-        here = here < gpus ? gpus + dst[piece] : src[piece];
-    }
-    for (int32_t k = 0; k < length; k++) {
-        const int32_t old = k % 2 ? other : colour;
-        take(t, src[path[k]], old);
-        take(t, gpus + dst[path[k]], old);
-    }
-    for (int32_t k = 0; k < length; k++) {
-        const int32_t new = k % 2 ? colour : other;
-        put(t, src[path[k]], new, path[k]);
-        put(t, gpus + dst[path[k]], new, path[k]);
+    if (there == NONE)
+        return;
+    mate[0][here] = NONE;
+    occupy(t, here, other);
+    release(t, here, colour);
+    while (there != NONE) {
+        /* The piece between `here` and `there` leaves row `side` for the other, where `there` may have another. */
+        const int32_t next = mate[1 - side][there];
+        const int32_t left = next == NONE ? NONE : piece[1 - side][there < t->gpus ? there : next];
+        mate[1 - side][here] = there;
+        mate[1 - side][there] = here;
+        piece[1 - side][here < t->gpus ? here : there] = moving;
+        if (next == NONE) {
+            mate[side][there] = NONE;
+            occupy(t, there, side ? colour : other);
+            release(t, there, side ? other : colour);
+        }
+        here = there;
+        there = next;
+        moving = left;
+        side = 1 - side;
     }
 }
 
@@ -164,10 +222,9 @@ int ocs_match(int32_t gpus, int64_t pieces, const int32_t *src, const int32_t *d
               int32_t *colour)
 {
     int status = 0;
-    int32_t *path = malloc((2 * (size_t)gpus + 1) * sizeof *path);
     table t;
 
-    if (table_new(&t, gpus, colours) || !path) {
+    if (table_new(&t, gpus, colours)) {
         status = OCS_ENOMEM;
         goto done;
     }
@@ -187,17 +244,15 @@ int ocs_match(int32_t gpus, int64_t pieces, const int32_t *src, const int32_t *d
                 status = OCS_EOVERFULL;
                 goto done;
             }
-            exchange(&t, two, chosen, there, gpus, src, dst, path);
+            exchange(&t, two, chosen, there);
         }
-        put(&t, one, chosen, k);
-        put(&t, two, chosen, k);
+        put(&t, one, two, chosen, k);
     }
-    for (int32_t port = 0; port < gpus; port++)
-        for (int32_t c = 0; c < colours; c++)
-            if (*at(&t, port, c) != NONE)
-                colour[*at(&t, port, c)] = c;
+    for (int32_t c = 0; c < colours; c++)
+        for (int32_t port = 0; port < gpus; port++)
+            if (mates(&t, c)[port] != NONE)
+                colour[pieces_of(&t, c)[port]] = c;
 done:
     table_free(&t);
-    free(path);
     return status;
 }

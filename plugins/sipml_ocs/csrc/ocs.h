@@ -66,6 +66,41 @@ int ocs_colour(const ocs_problem *problem, const int32_t *circuits, const int32_
 int ocs_match(int32_t gpus, int64_t pieces, const int32_t *src, const int32_t *dst, int32_t colours,
               int32_t *colour);
 
+/* From `start` a switch is set to a configuration, is dark for the delay, and carries until `end`. */
+typedef struct ocs_slice {
+    int32_t on; /* switch */
+    int32_t configuration;
+    double start;
+    double end;
+} ocs_slice;
+
+/* Put configurations, sorted by duration [configurations], the longest first, on switches that are dark for `delay` before
+ * each: longest first, each where it ends soonest; or, where that ends sooner, one switch after the other is filled, and
+ * what is over is cut and goes on on the next. `slices` has room for configurations + switches; durations of 0 have none. */
+int ocs_spread(int32_t configurations, const double *duration, int32_t switches, double delay, ocs_slice *slices,
+               int64_t *count);
+
+/* When the last slice ends; 0 of none. */
+double ocs_end(const ocs_slice *slices, int64_t count);
+
+/* A schedule of permutations; its arrays are allocated by `ocs_decompose` and freed by `ocs_schedule_free`. */
+typedef struct ocs_schedule {
+    int32_t configurations;
+    int64_t slices;
+    int32_t *port_map; /* [configurations, gpus] output of each input, or OCS_DARK */
+    double *duration;  /* [configurations] on all switches together, the longest first */
+    ocs_slice *slice;  /* [slices] */
+} ocs_schedule;
+
+/* A short schedule that serves every pair of a problem for its `demand`, a time on one switch; `delay` in the same unit.
+ * Demands above a limit are divided into pieces of that size, and pieces, the longest first, are given configurations by
+ * `ocs_match`, so that those of one are of like length: a configuration lasts as long as its longest piece. Several limits
+ * are tried. After an error there is nothing to free. */
+int ocs_decompose(const ocs_problem *problem, double delay, ocs_schedule *made);
+
+/* Free the arrays of a schedule; it is empty afterwards. */
+void ocs_schedule_free(ocs_schedule *made);
+
 /* A sentence for a status code. */
 const char *ocs_strerror(int status);
 

@@ -39,6 +39,14 @@ static int all_finite(const double *values, int64_t count)
     return 1;
 }
 
+static int hops_ok(const engine_graph *g)
+{
+    for (int64_t t = 0; t < g->transfers; t++)
+        if (!(g->hops[t] >= 0 && isfinite(g->hops[t])))
+            return 0;
+    return 1;
+}
+
 static int check_graph(const engine_graph *g)
 {
     int64_t nodes = g->tasks + g->transfers;
@@ -58,8 +66,10 @@ static int check_graph(const engine_graph *g)
     if (!all_in(g->successors, g->succ_start[nodes], 0, nodes) || !all_in(g->gpu, g->tasks, NONE, g->gpus) ||
         !all_in(g->mark, g->marks, 0, g->tasks))
         return ENGINE_E_INDEX;
+    if (!(g->slowdown >= 0 && g->slowdown < 1))
+        return ENGINE_E_VALUE;
     if (!all_finite(g->duration_us, g->tasks) || !all_finite(g->size_bytes, g->transfers) ||
-        !all_finite(g->hops, g->transfers) ||
+        !hops_ok(g) ||
         (g->startup_us && !all_finite(g->startup_us, g->transfers)))
         return ENGINE_E_VALUE;
     return 0;
@@ -170,7 +180,9 @@ static int take_memory(engine *run)
            take_lows(run, &run->shares, n->links) && TAKE(group_link, n->links) && TAKE(free_groups, n->links) &&
            TAKE(place_link, n->links) && TAKE(listed, n->links) && TAKE(touched_gpus, gpus) &&
            TAKE(touched_queues, run->queues) && TAKE(touched_links, n->links) && TAKE(fresh, n->pairs) &&
-           TAKE(due_groups, n->links) && TAKE(due_flows, n->pairs);
+           TAKE(due_groups, n->links) && TAKE(due_flows, n->pairs) &&
+           (run->graph.slowdown <= 0 || (TAKE(contenders, gpus) && TAKE(touched_contenders, gpus) &&
+                                         TAKE(due_gpus, gpus) && take_lows(run, &run->task_ends, gpus)));
 #undef TAKE
 }
 
@@ -255,6 +267,8 @@ static void set_out(engine *run)
         run->out.record[t] = (engine_record){NAN, NAN, NAN, NONE, 0};
     for (int64_t id = 0; id < g->gpus; id++)
         run->gpus[id] = (gpu){.running = NONE, .ready = NONE, .line = {NONE, NONE}};
+    for (int64_t id = 0; run->contenders && id < g->gpus; id++)
+        run->contenders[id].speed = 1;
 }
 
 static int output_given(const engine_output *o)

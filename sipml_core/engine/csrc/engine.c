@@ -167,6 +167,8 @@ static void drain(engine *run, int32_t flow)
         run->out.record[t].held_by = run->holder[flow];
     }
     run->pairs[flow].transfer = NONE;
+    if (run->contenders)
+        contention_count(run, flow, t, -1);
     run->touched_queues[run->touched_queue_count++] = queue_id(run, flow);
     if (latency > 0)
         heap_push(&run->ends, node, run->now + latency);
@@ -196,8 +198,11 @@ static void serve_queue(engine *run, queue *line)
     int32_t last = line->active;
     int32_t t = next_in_queue(run, line), p = t == NONE ? NONE : run->net.transfer_pair[t];
     line->active = p;
-    if (t != NONE)
+    if (t != NONE) {
         expect_successors(run, t + (int32_t)run->graph.tasks);
+        if (run->contenders)
+            contention_count(run, p, t, 1);
+    }
     if (last != NONE && last == p) {
         group_renew(run, p, t);
         return;
@@ -217,7 +222,10 @@ static void serve_gpu(engine *run, int32_t id)
     account_gpu(run, id);
     int32_t task = g->running = ready_pop(run, &g->ready);
     run->out.start_us[task] = run->now;
-    heap_push(&run->ends, task, run->now + run->graph.duration_us[task]);
+    if (run->contenders)
+        contention_begin(run, id, task);
+    else
+        heap_push(&run->ends, task, run->now + run->graph.duration_us[task]);
     expect_successors(run, task);
 }
 
@@ -228,6 +236,8 @@ static void settle(engine *run)
     for (int64_t i = 0; i < run->touched_queue_count; i++)
         serve_queue(run, queue_at(run, run->touched_queues[i]));
     run->touched_gpu_count = run->touched_queue_count = 0;
+    if (run->touched_contender_count)
+        contention_settle(run);
     if (run->fresh_count || run->touched_link_count)
         rates_update(run);
 }
@@ -256,6 +266,10 @@ static double next_event(engine *run)
 {
     double ends = run->ends.count ? run->ends.items[0].key : INFINITY;
     run->next_drain = lows_least(&run->drains);
+    if (run->contenders) {
+        double task_end = lows_least(&run->task_ends);
+        ends = task_end < ends ? task_end : ends;
+    }
     return ends < run->next_drain ? ends : run->next_drain;
 }
 
@@ -285,6 +299,11 @@ static void instant(engine *run, double at)
     double limit = at + SAME_TIME * at;
     pass_time(run, at);
     drain_groups(run, limit);
+    if (run->contenders) {
+        int64_t ended = contention_ended(run, limit);
+        for (int64_t i = 0; i < ended; i++)
+            end_node(run, run->gpus[run->due_gpus[i]].running);
+    }
     while (run->ends.count && run->ends.items[0].key <= limit)
         end_node(run, heap_pop(&run->ends));
     settle(run);

@@ -121,7 +121,16 @@ typedef struct gpu {
     queue line;      /* ENGINE_QUEUE_SOURCE */
 } gpu;
 
-enum { TAKEN_MAX = 64 };
+/* Of a GPU whose tasks are slowed while collectives move. */
+typedef struct contender {
+    double left;    /* time its task had left at `since`, at full speed */
+    double since;
+    double speed;   /* 1, or less while transfers from it are active that slow it */
+    int32_t moving; /* how many of them are */
+    int32_t touched; /* that changed in this instant */
+} contender;
+
+enum { TAKEN_MAX = 96 };
 
 struct engine {
     engine_graph graph;
@@ -162,6 +171,7 @@ struct engine {
     double next_drain; /* of the groups, as of the last look at what comes next */
     heap ends;   /* tasks and arrivals of transfers, by node */
     lows drains; /* next last byte of each group */
+    lows task_ends; /* of the running task of each GPU, where graph.slowdown is above 0 */
     lows shares; /* while sharing out: the level at which to look at a link, by its place */
     int32_t *group_link;  /* [links] link of each group */
     int32_t *free_groups; /* [links] ids of groups that are no more */
@@ -176,6 +186,10 @@ struct engine {
     int32_t *fresh;       /* flows attached in this instant */
     int32_t *due_groups;  /* [links] groups of which a last byte leaves in this instant */
     int32_t *due_flows;   /* [pairs] the flows of one of them */
+    contender *contenders;       /* [gpus] where graph.slowdown is above 0 */
+    int32_t *touched_contenders; /* [gpus] */
+    int32_t *due_gpus;           /* [gpus] whose task ends in this instant */
+    int64_t touched_contender_count;
     int64_t touched_gpu_count, touched_queue_count, touched_link_count, fresh_count;
 
     void *taken[TAKEN_MAX]; /* all memory, to be freed */
@@ -221,6 +235,12 @@ void flow_turns(engine *run, int32_t flow, double before, double after); /* it b
 /* rates.c: how links are shared */
 void rates_resize(engine *run, int32_t link_id, double capacity);
 void rates_update(engine *run);
+
+/* contention.c: tasks that are slowed while collectives move */
+void contention_count(engine *run, int32_t pair_id, int32_t transfer, int32_t by);
+void contention_begin(engine *run, int32_t g, int32_t task);
+void contention_settle(engine *run);
+int64_t contention_ended(engine *run, double limit);
 
 /* watch.c */
 void watch_rates(engine *run);

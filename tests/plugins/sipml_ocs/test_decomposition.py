@@ -1,6 +1,8 @@
 """Weighted permutations on parallel switches: matching against plain Python, schedules against optima."""
 
+import heapq
 import itertools
+import math
 
 import attrs
 import numpy as np
@@ -8,8 +10,8 @@ import pytest
 from sipml_ocs import decompose
 from sipml_ocs.circuits import OcsCircuits
 from sipml_ocs.cycle import CyclePlan, plan_cycle
-from sipml_ocs.decomposition import spread_over, transfer_times_us
-from sipml_ocs.kernel import DARK, match
+from sipml_ocs.decomposition import transfer_times_us
+from sipml_ocs.kernel import DARK, match, spread
 from sipml_ocs.ocs_planning import plan
 
 from sipml_core.errors import ConfigError, PluginError, SipmlError
@@ -76,6 +78,64 @@ def matched(gpus, src, dst, colours):
     return colour
 
 
+def spread_plainly(spans_us, switches, delay_us):
+    """`ocs_spread` in plain Python: slices (switch, configuration, start, end)."""
+    free, whole = [(0.0, switch) for switch in range(switches)], []
+    for number, span_us in enumerate(spans_us):
+        start_us, switch = heapq.heappop(free)
+        whole.append((switch, number, start_us, start_us + delay_us + span_us))
+        heapq.heappush(free, (whole[-1][3], switch))
+
+    def filled(end_us):
+        slices, switch, now_us = [], 0, 0.0
+        for number, span_us in enumerate(spans_us):
+            left_us = span_us
+            while left_us > 1e-12 * end_us:
+                room_us = end_us - now_us - delay_us
+                if room_us <= 1e-12 * end_us:
+                    switch, now_us = switch + 1, 0.0
+                    if switch == switches or end_us <= delay_us:
+                        return None
+                    continue
+                taken_us = min(room_us, left_us)
+                slices.append((switch, number, now_us, now_us + delay_us + taken_us))
+                now_us, left_us = now_us + delay_us + taken_us, left_us - taken_us
+        return slices
+
+    total_us = math.fsum(spans_us) + len(spans_us) * delay_us
+    low_us, high_us = total_us / switches, (total_us + (switches - 1) * delay_us) / switches
+    high_us = max(high_us, delay_us + max(spans_us) / switches) * (1 + 1e-12)
+    for _ in range(12 if high_us - low_us > 1e-9 * high_us else 0):
+        middle_us = (low_us + high_us) / 2
+        low_us, high_us = (middle_us, high_us) if filled(middle_us) is None else (low_us, middle_us)
+    cut = filled(high_us)
+    return whole if cut is None or end_of(whole) <= end_of(cut) else cut
+
+
+def end_of(slices):
+    return max(each[3] for each in slices)
+
+
+def least_end_us(times_us, switches, delay_us):
+    """The end of the best of all cuts, in plain Python on top of `match`: what `ocs_decompose` finds."""
+    src, dst = np.nonzero(times_us)
+    order = np.argsort(-times_us[src, dst], kind="stable")
+    src, dst = src[order].astype(np.int32), dst[order].astype(np.int32)
+    time_us, ends = times_us[src, dst], []
+    for cut in (1, 1.25, 1.5, 1.75, 2, 2.5, 3, 3.5, 4, 5, 6, 7, 8, 10, 12, 16):
+        limit_us = time_us[0] / cut
+        count = np.maximum(np.ceil(time_us / limit_us - 1e-9), 1).astype(int)
+        pair, span_us = np.repeat(np.arange(len(src)), count), np.full(count.sum(), limit_us)
+        span_us[np.cumsum(count) - 1] = time_us - (count - 1) * limit_us
+        by_size = np.argsort(-span_us, kind="stable")
+        pair, span_us = pair[by_size], span_us[by_size]
+        degree = max(np.bincount(ends_of[pair]).max() for ends_of in (src, dst))
+        colour, duration_us = match(len(times_us), src[pair], dst[pair], degree), np.zeros(degree)
+        np.maximum.at(duration_us, colour, span_us)
+        ends.append(end_of(spread_plainly(sorted(duration_us.tolist(), reverse=True), switches, delay_us)))
+    return min(ends)
+
+
 class TestMatching:
     @pytest.mark.parametrize(("gpus", "density"), [(2, 1.0), (5, 0.6), (9, 0.4), (12, 1.0)])
     def test_the_kernel_does_what_plain_python_does(self, gpus, density):
@@ -113,6 +173,14 @@ class TestSchedules:
             made = decomposed(random_times(rng, gpus, density), switches, delay_us)
             made.check()
             assert made.makespan_us >= made.bound_us * (1 - 1e-9)
+
+    def test_the_kernel_finds_what_plain_python_finds(self):
+        """Round numbers, so that pieces of different demands are equally long; and log-normal ones."""
+        rng = np.random.default_rng(11)
+        for gpus, switches, delay_us in ((3, 1, 0.0), (7, 2, 4.0), (12, 5, 30.0)):
+            for times_us in (random_times(rng, gpus, 0.7), np.round(random_times(rng, gpus, 0.7), -1)):
+                expected = least_end_us(times_us, switches, delay_us)
+                assert decomposed(times_us, switches, delay_us).makespan_us == pytest.approx(expected)
 
     def test_without_delay_cuts_are_free_and_a_ring_is_perfect(self):
         """Each of four GPUs sends 12 us of one link to the next, over three links: 4 us."""
@@ -163,7 +231,7 @@ class TestSchedules:
     def test_nothing_to_send_takes_no_time(self):
         made = decomposed(np.zeros((3, 3)), 2, 5.0)
         assert (made.configurations, made.makespan_us, made.bound_us) == (0, 0.0, 0.0)
-        assert spread_over(np.zeros(0), 2, 5.0) == []
+        assert len(spread(np.zeros(0), 2, 5.0)) == 0
 
 
 def optimum_us(times_us, delay_us):

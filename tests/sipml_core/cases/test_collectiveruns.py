@@ -8,6 +8,8 @@ from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.experiment import read_interconnect
 from sipml_core.model import COLLECTIVE_KINDS, Cluster
 
+pytestmark = pytest.mark.interconnects
+
 #: 100 GB/s, and a message of 8 MB: 80 us for all of it.
 GBPS, MESSAGE, WHOLE_US = 800.0, 8e6, 80.0
 

@@ -11,6 +11,8 @@ from sipml_core.model import GRADIENT, PIPELINE, TENSOR, TaskBuilder, Timeline
 from sipml_core.plugin import load
 from sipml_core.workloads import Gpt, ResNet50
 
+pytestmark = pytest.mark.interconnects
+
 GPT = {"name": "gpt", "layers": 4, "hidden": 256, "heads": 4, "sequence": 128, "vocabulary": 1000}
 
 

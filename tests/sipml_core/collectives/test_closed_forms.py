@@ -14,6 +14,8 @@ from sipml_core.model.groupshape import GroupShape
 from sipml_core.model.network import Network
 from sipml_core.model.plan import Plan
 
+pytestmark = pytest.mark.interconnects
+
 BYTES_PER_US = 125.0  # of 1 Gbps
 ELEMENTS = 24_000  # of 4 bytes
 

@@ -47,6 +47,7 @@ def ends_at_3(number):
     return os._exit(1) if number == 3 else number
 
 
+@pytest.mark.interconnects
 def test_the_piece_that_ends_its_process_is_found_and_the_others_are_done():
     """Of ten, number 3; each of the others is told once, those that went down with it as well."""
     found, lost = [], []

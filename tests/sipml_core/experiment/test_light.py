@@ -4,6 +4,10 @@ import os
 import subprocess
 import sys
 
+import pytest
+
+pytestmark = pytest.mark.interconnects
+
 READ = """
 import sys
 from pathlib import Path

@@ -1,5 +1,6 @@
 import copy
 import importlib.util
+import re
 from pathlib import Path
 
 import pytest
@@ -7,6 +8,8 @@ import pytest
 from sipml_core.errors import ConfigError
 from sipml_core.experiment.model import divisors
 from sipml_core.experiment.reading import read_experiment, read_tables
+from sipml_core.experiment.resolving import resolved_tables
+from sipml_core.plugin import load
 
 _spec = importlib.util.spec_from_file_location("fakes", Path(__file__).parents[1] / "fakes.py")
 fakes = importlib.util.module_from_spec(_spec)
@@ -238,6 +241,7 @@ def test_a_key_in_the_wrong_section_is_told_the_right_one(tables, path, home):
         read(**tables)
 
 
+@pytest.mark.interconnects
 def test_what_a_component_refuses_is_named_with_its_table(registry):
     """Its own message begins with the option; of several workloads the reader sees which."""
     bert = {"name": "bert-large", "label": "long", "sequence": 4096}
@@ -249,3 +253,58 @@ def test_what_a_component_refuses_is_named_with_its_table(registry):
             },
             registry,
         )  # fmt: skip
+
+
+GPT = {"name": "gpt", "layers": 1, "hidden": 64, "heads": 4}
+
+
+@pytest.mark.parametrize(
+    ("section", "workload", "keys", "layout", "keeps"),
+    [
+        ("plan", GPT, {}, "sequence", False),
+        ("plan", {"name": "llama3-8b"}, {}, "sequence", False),
+        ("plan", GPT, {"sequence_parallel": False}, "megatron", True),
+        ("plan", GPT, {"layout": "auto"}, "auto", True),
+        ("plan", GPT, {"layout": "tensor"}, "tensor", True),
+        ("plan", GPT, {"keep_gathered": True}, "sequence", True),
+        ("strategy", GPT, {}, "auto", True),
+        ("strategy", GPT, {"sequence_parallel": True}, "sequence", False),
+        ("plan", {"name": "megatron"}, {}, "auto", True),
+        ("plan", {"name": "transformer"}, {}, "auto", True),
+        ("plan", {"name": "vit-l"}, {}, "auto", True),
+    ],
+)
+def test_sequence_parallelism_is_what_a_plan_of_a_language_model_means(
+    section, workload, keys, layout, keeps
+):
+    """Not what [strategy] means, nor for what the paper trains; resolved tables read the same."""
+    tables = {
+        "title": "t", "cluster": {"gpus": 8, "bandwidth_gbps": 100}, "workload": workload,
+        section: {"mp": 4, "global_batch": 8, **keys}, "topology": {"name": "elect-flat"},
+    }  # fmt: skip
+    experiment = read_experiment(tables, load())
+    (job,) = experiment.jobs
+    assert (job.table.layout, job.plan(8).keep_gathered) == (layout, keeps)
+    assert read_experiment(resolved_tables(experiment), load()) == experiment
+    for other in ("sequence", "tensor"):
+        by_default = keys.get("keep_gathered") is None
+        assert job.with_layout(other).plan(8).keep_gathered == (other != "sequence" or not by_default)
+
+
+@pytest.mark.parametrize(
+    ("keys", "message"),
+    [
+        (
+            {"sequence_parallel": True, "layout": "megatron"},
+            "plan.sequence_parallel = true is layout 'sequence', got layout 'megatron'; leave one out",
+        ),
+        ({"mp": 8}, "plan.mp must divide the 4 heads with layout 'sequence', got 8; nearest: 4"),
+    ],
+)
+def test_what_sequence_parallelism_cannot_be(keys, message):
+    tables = {
+        "title": "t", "cluster": {"gpus": 8, "bandwidth_gbps": 100}, "workload": GPT,
+        "plan": {"mp": 4, "global_batch": 8, **keys}, "topology": {"name": "elect-flat"},
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        read_experiment(tables, load())

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from sipml_core.engine.bounds import bounds
 from sipml_core.engine.simulation import simulate
-from sipml_core.lowering.folding import NoSymmetryError, Pairs, fold
+from sipml_core.lowering.folding import NoSymmetryError, Pairs, symmetry
 from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.lowering.joblowering import Lowering
 from sipml_core.model.balanced import Placement, PlacementLimits
@@ -82,7 +82,7 @@ def lowering(placement, dp, fabric, *, gpu_speed=(), **options):
 def folded(job, fabric):
     pairs = Pairs.of(job)
     network = Network.of(fabric, pairs.tasks)
-    return fold(pairs, network, network.link_gbps)
+    return symmetry(pairs, network, network.link_gbps).folded()
 
 
 def assert_same_run(job, fabric, part, queue="pair"):

@@ -34,9 +34,10 @@ def a_layers(quantity):
     [
         ("megatron", True, lambda t: 10 + 24 / t + 5 * A * S / (H * t)),
         ("tensor", False, lambda t: 34 / t + 5 * A * S / (H * t)),
+        ("sequence", False, lambda t: 34 / t + 5 * A * S / (H * t)),
         ("tensor", True, lambda t: 34 / t + 5 * A * S / (H * t) + 4 * (t - 1) / t),
     ],
-    ids=["tensor parallel", "sequence parallel", "with what was gathered"],
+    ids=["tensor parallel", "shards kept", "sequence parallel", "with what was gathered"],
 )
 def test_a_layer_keeps_what_the_formula_says(layout, keep, formula, t, batch):
     """sbh (10 + 24/t + 5as/(ht)) and sbh (34/t + 5as/(ht)); kept, the two gathered inputs of 2sbh as well."""
@@ -48,11 +49,13 @@ def test_a_layer_keeps_what_the_formula_says(layout, keep, formula, t, batch):
 
 
 @pytest.mark.parametrize("t", [2, 4])
-@pytest.mark.parametrize(("keep", "pieces"), [(True, 8), (False, 10)])
-def test_a_layer_sends_eight_or_ten_pieces(t, keep, pieces):
+@pytest.mark.parametrize(
+    ("layout", "keep", "pieces"), [("tensor", True, 8), ("tensor", False, 10), ("sequence", False, 10)]
+)
+def test_a_layer_sends_eight_or_ten_pieces(t, layout, keep, pieces):
     """Of S (t - 1) / t a GPU each, S = 2sbh: 4 gathers, 4 scatters, and 2 gathers again."""
     plan = plan_of(t, keep_gathered=keep)
-    sent = a_layers(lambda gpt: lowered(plan, layout="tensor", workload=gpt).template.traffic.activations)
+    sent = a_layers(lambda gpt: lowered(plan, layout=layout, workload=gpt).template.traffic.activations)
     assert sent == pytest.approx(pieces * (2 * S * H) * (t - 1))
 
 

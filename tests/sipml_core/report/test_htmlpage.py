@@ -18,6 +18,8 @@ from sipml_core.report.htmlpage import MOST_BYTES, ReportedResult, answers, resu
 from sipml_core.report.repeating import chosen_cases, row_of
 from sipml_core.report.whyreport import Why
 
+pytestmark = pytest.mark.interconnects
+
 EXPERIMENT = """
 title = "page <of> a & b"
 baseline = "elect-flat"

@@ -15,6 +15,8 @@ from sipml_core.report.repeating import chosen_cases, repeated, search_rows, sto
 from sipml_core.report.resultfiles import write_result
 from sipml_core.report.resultpictures import pareto_picture, times_picture
 
+pytestmark = pytest.mark.interconnects
+
 pytest.importorskip("matplotlib")
 
 EXPERIMENT = """

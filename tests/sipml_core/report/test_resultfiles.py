@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from sipml_core.errors import ConfigError
-from sipml_core.model.results import LANGUAGE, CaseResult, Result
+from sipml_core.model.results import HOST, LANGUAGE, CaseResult, Result
 from sipml_core.report.resultfiles import prepare_folder, write_atomically, write_result
 
 #: summary.csv of `fakes.case_result`, column by column.
@@ -41,7 +41,16 @@ def test_summary_csv_holds_each_field_in_its_column(result, tmp_path, records):
     write_result(result, tmp_path)
     assert records(tmp_path / "summary.csv") == [SUMMARY]
     every = attrs.fields(CaseResult)
-    assert list(SUMMARY) == [field.name for field in every if LANGUAGE not in field.metadata]
+    of_some = {LANGUAGE, HOST}
+    assert list(SUMMARY) == [field.name for field in every if not of_some & field.metadata.keys()]
+
+
+def test_the_wait_for_the_host_is_there_where_a_row_has_it(fakes, result, tmp_path, records):
+    both = attrs.evolve(result, cases=(fakes.case_result(), fakes.case_result(host_wait_us=1.5)))
+    write_result(both, tmp_path)
+    assert [row["host_wait_us"] for row in records(tmp_path / "summary.csv")] == ["", "1.5"]
+    cases = json.loads((tmp_path / "result.json").read_text())["cases"]
+    assert ["host_wait_us" in case for case in cases] == [False, True]
 
 
 def test_columns_of_language_models_are_there_where_a_row_has_one(fakes, result, tmp_path, records):

@@ -106,12 +106,13 @@ def test_plans_are_shown_where_they_differ(fakes, columns):
     ("changes", "words"),
     [
         ({}, "pipeline 46%, communication 30%"),
+        ({"host_wait_us": 400.0}, "host 36%, communication 30%"),
         ({"pp": 1, "exposed_us": 10.0, "compute_us": 30.0}, "idle 46%"),
         ({"dark_us": 600.0, "idle_us": 0.0}, "dark circuits 54%, communication 30%"),
         ({"compute_us": 1100.0, "exposed_us": 11.0, "idle_us": 0.0, "dark_us": 0.0}, "compute 99%"),
         ({"status": "infeasible", "iteration_us": None}, ""),
     ],
-    ids=["pipeline", "idle", "dark", "compute", "did not run"],
+    ids=["pipeline", "host", "idle", "dark", "compute", "did not run"],
 )
 def test_what_bounds_an_iteration_is_its_largest_part(fakes, changes, words):
     """Parts of 1111 us; the second is named from 5 % on."""

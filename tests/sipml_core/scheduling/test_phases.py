@@ -6,7 +6,7 @@ import pytest
 from sipml_core.engine.simulation import simulate
 from sipml_core.model import GRADIENT, TENSOR, CircuitControl, CircuitPlan, Fabric, Network, TaskBuilder
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
-from sipml_core.scheduling.phases import PhasedCircuits, job_phases
+from sipml_core.scheduling.phases import PhasedCircuits, TransferParts, job_phases
 
 
 class Fair:
@@ -64,7 +64,9 @@ def run(tasks, iteration, *, reconfiguration_us=0.0, circuits_per_gpu=2, phased=
         "total_bytes": job_bytes(network, tasks),
     }
     if phased:
-        driver = PhasedCircuits(phases=job_phases(network, tasks, iteration), **common)
+        driver = PhasedCircuits(
+            phases=job_phases(network, tasks, TransferParts(iteration=iteration)), **common
+        )
     else:
         driver = ScheduledCircuits(**common)
     return simulate(tasks, network, driver=driver, kernel=kernel), driver
@@ -113,7 +115,7 @@ def test_the_same_set_once():
     _, once = run(tasks, iteration, reconfiguration_us=10.0)
     assert once.set_once() is None
     fresh = PhasedCircuits(
-        phases=job_phases(driver.network, tasks, iteration),
+        phases=job_phases(driver.network, tasks, TransferParts(iteration=iteration)),
         control=driver.control,
         scheduler=Fair(),
         estimator=None,
@@ -122,6 +124,31 @@ def test_the_same_set_once():
     ).set_once()
     assert simulate(tasks, driver.network, driver=fresh).total_us == pytest.approx(45.0)
     assert fresh.choice != driver.choice
+
+
+def test_stages_have_phases_of_their_own():
+    """GPU 1, the last stage, makes its gradient for 2 when the activation of 0 has come; GPU 0 its own for 2
+    after that. Until then the plan has nothing of it."""
+    builder = TaskBuilder(3)
+    activation = builder.transfers([0], [1], 8.0, 0, kind=TENSOR)
+    works = builder.tasks([1, 0], 5.0, 0, 0)
+    gradients = builder.transfers([1, 0], [2, 2], [4.0, 2.0], [1, 2], kind=GRADIENT)
+    builder.depend(
+        [activation[0], works[0], works[0], works[1]], [works[0], gradients[0], works[1], gradients[1]]
+    )
+    tasks = builder.build()
+    control = CircuitControl(gpus=3, circuit_gbps=10.0, circuits_per_gpu=2)
+    network = Network.of(Fabric.with_ports(circuits=control, port_gbps=20.0), tasks)
+    parts = TransferParts(iteration=np.zeros(3, dtype=np.int64), stage=np.array([0, 1, 0]))
+    phases = job_phases(network, tasks, parts).phases
+    # Nodes: works 0 and 1, then the activation, 2, and the gradients, 3 and 4. Circuits: 0->1, 0->2, 1->2.
+    assert [phase.nodes.tolist() for phase in phases] == [[0], [1], [2], [3, 4]]
+    assert [phase.total_bytes.tolist() for phase in phases] == [
+        [8.0, 0.0, 0.0],
+        [8.0, 0.0, 4.0],
+        [8.0, 2.0, 4.0],
+        [8.0, 2.0, 4.0],
+    ]
 
 
 def test_a_job_of_gradients_alone_has_no_phases():
@@ -163,7 +190,7 @@ def test_bytes_that_go_by_packets_are_in_no_phase():
     tasks, iteration = job(2)
     _, driver = run(tasks, iteration)
     made = PhasedCircuits(
-        phases=job_phases(driver.network, tasks, iteration),
+        phases=job_phases(driver.network, tasks, TransferParts(iteration=iteration)),
         control=driver.control,
         scheduler=Fair(),
         estimator=None,

@@ -7,6 +7,8 @@ from sipml_core.model import CircuitControl, Cluster
 from sipml_core.sharing import run_shared
 from sipml_core.sharing.jobtables import read_shared
 
+pytestmark = pytest.mark.interconnects
+
 GPT = {"name": "gpt", "layers": 1, "hidden": 64, "heads": 4, "vocabulary": 128, "sequence": 32}
 FLAT = {"name": "elect-flat"}
 CLUSTER = {"name": "elect-cluster", "server_gpus": 4, "uplink_gbps": 20}

@@ -9,6 +9,8 @@ from sipml_core.sharing.neighbours import Footprint, groups_that_share, links_sh
 from sipml_core.sharing.views import View
 from sipml_core.testing.jobs import transfers_only
 
+pytestmark = pytest.mark.interconnects
+
 
 @pytest.fixture
 def fabric(registry):

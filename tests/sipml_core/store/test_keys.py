@@ -1,6 +1,7 @@
 """Keys change with all that a result depends on, and with nothing else."""
 
 import attrs
+import pytest
 
 from sipml_core.cases.candidates import run_candidates
 from sipml_core.experiment.reading import read_experiment
@@ -23,6 +24,7 @@ def test_versions_of_what_decides_numbers_are_part_of_the_question(monkeypatch):
     assert changed != before
 
 
+@pytest.mark.interconnects
 def test_a_named_file_counts_by_its_content_wherever_it_lies(registry, tmp_path):
     """So that machines which share a store find each other's results."""
 
@@ -46,6 +48,7 @@ def test_a_named_file_counts_by_its_content_wherever_it_lies(registry, tmp_path)
     assert key("here", 100) != key("here", 200)
 
 
+@pytest.mark.interconnects
 def test_kinds_of_questions_have_keys_of_their_own(registry):
     experiment = read_experiment(
         {

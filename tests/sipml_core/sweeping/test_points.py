@@ -101,6 +101,7 @@ def test_files_that_are_no_sweep_are_refused(tables, message):
     assert message in str(error.value)
 
 
+@pytest.mark.interconnects
 @pytest.mark.parametrize(
     ("axes", "message"),
     [
@@ -129,6 +130,7 @@ def test_too_many_combinations_are_counted_not_made():
         sweep.points()
 
 
+@pytest.mark.interconnects
 def test_an_experiment_file_is_a_sweep_of_one_point(tmp_path, registry):
     (tmp_path / "e.toml").write_text(
         'title = "e"\ncluster = { gpus = 8, bandwidth_gbps = 400 }\nworkload = { name = "gpt" }\n'

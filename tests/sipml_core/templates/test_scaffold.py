@@ -40,6 +40,7 @@ def test_a_new_plugin_of_any_kind_passes_its_own_tests(registry, tmp_path, kind)
     assert run.returncode == 0, run.stdout + run.stderr
 
 
+@pytest.mark.interconnects
 @pytest.mark.parametrize("kind", KINDS)
 def test_a_new_plugin_of_any_kind_is_found_and_its_experiment_is_sound(registry, tmp_path, monkeypatch, kind):
     """As soon as its entry point is there."""

@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 
-from sipml_core.collectives import ALL_REDUCES, EXCHANGES, Chain, Direct, Flat, TwoTier
+from sipml_core.collectives import ALL_REDUCES, EXCHANGES, Chain, Direct, Flat, TorusRings, TwoTier
 from sipml_core.testing import AllReduceConformance, ExchangeConformance, LawBroken
 
 LAWS = {
@@ -90,6 +90,20 @@ class Halved(Flat):
         return ((tuple(range(shape.replicas)), 0.5),)
 
 
-@pytest.mark.parametrize("all_reduce", [Lost, Overpromised, Halved])
+class Twice(TorusRings):
+    name = "twice"
+
+    def orders(self, shape):
+        return (((0,) * len(shape.torus), 1, 1.0),)
+
+
+class OneWay(TorusRings):
+    name = "one-way"
+
+    def orders(self, shape):
+        return super().orders(shape)[::2]
+
+
+@pytest.mark.parametrize("all_reduce", [Lost, Overpromised, Halved, Twice, OneWay])
 def test_wrong_all_reduces_are_found(all_reduce):
     assert broken(AllReduceConformance, all_reduce=all_reduce)

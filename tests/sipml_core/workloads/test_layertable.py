@@ -91,6 +91,7 @@ def test_rows_are_repeated():
     assert names[:7] == ["dense0", "norm1", "dense2", "norm3", "dense4", "norm5", "dense6"]
 
 
+@pytest.mark.interconnects
 def test_a_table_is_read_from_an_experiment_and_repeats_itself():
     """Resolved options are the tables that were read; nothing of another kind of layer is in them."""
     tables = {

@@ -6,6 +6,8 @@ from sipml_core.cases import run_experiment
 from sipml_core.experiment import read_experiment
 from sipml_core.plugin import load
 
+pytestmark = pytest.mark.interconnects
+
 FAMILIES = ("llama", "mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss", "gpt2", "bert", "vit")
 WITH_EXPERTS = ("mixtral", "qwen3_moe", "deepseek_v3", "gpt_oss")
 

@@ -116,6 +116,30 @@ static void pieces(const ocs_problem *p, uint64_t *seed)
     free(colour);
 }
 
+/* Every pair of a schedule is lit for as long as it asks, and no switch has two configurations at once. */
+static void schedules(const ocs_problem *p, uint64_t *seed)
+{
+    const double delay = below(seed, 3) / 2.0;
+    double lit[MOST_GPUS * MOST_GPUS] = {0};
+    ocs_schedule made;
+
+    EXPECT(ocs_decompose(p, delay, &made) == 0);
+    for (int64_t k = 0; k < made.slices; k++) {
+        const ocs_slice *slice = &made.slice[k];
+        EXPECT(slice->on >= 0 && slice->on < p->switches);
+        for (int64_t other = 0; other < k; other++)
+            EXPECT(made.slice[other].on != slice->on || made.slice[other].end <= slice->start * (1 + 1e-9));
+        for (int32_t i = 0; i < p->gpus; i++) {
+            const int32_t j = made.port_map[slice->configuration * p->gpus + i];
+            if (j != OCS_DARK) lit[i * MOST_GPUS + j] += slice->end - slice->start - delay;
+        }
+    }
+    for (int64_t k = 0; k < p->pairs; k++)
+        EXPECT(lit[p->src[k] * MOST_GPUS + p->dst[k]] >= p->demand[k] * (1 - 1e-9));
+    ocs_schedule_free(&made);
+    EXPECT(!made.port_map && !made.slices);
+}
+
 int main(void)
 {
     uint64_t seed = 34;
@@ -150,6 +174,7 @@ int main(void)
             plan(&problem, &seed);
             admit(&problem, &seed);
             pieces(&problem, &seed);
+            if (k % 8 == 0) schedules(&problem, &seed);
         }
         free(src);
         free(dst);

@@ -1,0 +1,1 @@
+"""What pages say of results: a module for each kind; its `BLOCKS` names the functions that write blocks."""
