@@ -97,18 +97,25 @@ def test_plans_of_divided_wavelengths_exist_side_by_side(registry):
 
     def together(shift):
         """Return both plans as one of the whole ring, with the second on wavelengths from `shift` on."""
+        paths = [plan.circuits for plan in plans]
         src, dst = (np.concatenate([getattr(plan, end) for plan in plans]) for end in ("src", "dst"))
         order = np.lexsort((dst, src))
-        row = np.argsort(order)
-        pair = row[np.concatenate([plans[0].circuit_pair, plans[1].circuit_pair + len(plans[0].src)])]
+        pair = np.argsort(order)[np.concatenate([paths[0].pair, paths[1].pair + len(plans[0].src)])]
         by_pair = np.argsort(pair, kind="stable")
-        index = np.concatenate([plans[0].circuit_index, plans[1].circuit_index + shift])
-        way = np.concatenate([plan.circuit_direction for plan in plans])
-        joined = {"src": src[order], "dst": dst[order], "circuit_pair": pair[by_pair]}
-        for name in ("gbps", "kept_gbps", "dark_us", "demand", "count"):
-            joined[name] = np.concatenate([getattr(plan, name) for plan in plans])[order]
+        circuits = attrs.evolve(
+            paths[0],
+            src=src[order],
+            dst=dst[order],
+            pair=pair[by_pair].astype(np.int32),
+            direction=np.concatenate([each.direction for each in paths])[by_pair],
+            index=np.concatenate([paths[0].index, paths[1].index + shift])[by_pair].astype(np.int32),
+        )
+        joined = {
+            name: np.concatenate([getattr(plan, name) for plan in plans])[order]
+            for name in ("gbps", "kept_gbps", "dark_us", "demand", "count")
+        }
         return attrs.evolve(
-            plans[0], **joined, circuit_direction=way[by_pair], circuit_index=index[by_pair], control=control
+            plans[0], src=src[order], dst=dst[order], **joined, period_circuits=circuits, control=control
         )
 
     control.check(together(2))
