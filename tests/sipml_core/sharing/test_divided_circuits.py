@@ -15,6 +15,8 @@ from sipml_core.sharing.jobtables import read_shared
 from sipml_core.sharing.speeds import Speeds
 from sipml_core.sharing.views import View
 
+pytestmark = pytest.mark.interconnects
+
 GPT = {"name": "gpt", "layers": 1, "hidden": 256, "heads": 4, "vocabulary": 512, "sequence": 32}
 RING = {"name": "sip-ring", "reach_hops": 8}
 

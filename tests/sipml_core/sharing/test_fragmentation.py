@@ -13,6 +13,8 @@ from sipml_core.sharing import fragmentation as fragmentation_module
 from sipml_core.sharing.fragmentation import SharingClaim, carry_out_fragmentation, setting_rows
 from sipml_core.sharing.sharedresult import NetworkSummary
 
+pytestmark = pytest.mark.interconnects
+
 GPT = {"name": "gpt", "layers": 1, "hidden": 64, "heads": 4, "vocabulary": 128, "sequence": 32}
 
 
