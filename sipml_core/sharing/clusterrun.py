@@ -286,7 +286,8 @@ class _Life:
             if not now:
                 job.now_us, job.beside = job.placed.alone_us, now
 
-        # Those that are due, with all that they share links with: the others among these only press on them.
+        # Those that are due, with all that they share links with. The others among these press on them, and
+        # are renewed as well if nearly all that they share links with are there.
         there = np.flatnonzero(due | shared[due].any(axis=0))
         for group in groups_that_share(shared[np.ix_(there, there)]):
             members = there[group]
@@ -294,7 +295,7 @@ class _Life:
             found = self.speeds.together_us([placed[k] for k in members], offsets)
             inside = frozenset(names[k] for k in members)
             for k, iteration_us in zip(members, found, strict=True):
-                if due[k] or beside[k] <= inside:
+                if due[k] or not is_due(beside[k], beside[k] & inside):
                     jobs[k].now_us, jobs[k].beside = float(iteration_us), beside[k]
 
     def summary(self) -> NetworkSummary:

@@ -85,7 +85,7 @@ class Neighbour:
 
 
 def joint_iterations_us(
-    neighbours: list[Neighbour], gpus: int, iterations: int, queue: str = "pair"
+    neighbours: list[Neighbour], gpus: int, iterations: float, queue: str = "pair"
 ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
     """Return the mean time of an iteration of each job while all of them run, and that of the later half.
 

@@ -29,6 +29,8 @@ from sipml_core.sharing.views import View, Viewed
 
 #: Means that differ by less have settled.
 SETTLED = 0.01
+#: Of more jobs together, each runs fewer iterations: as many as so many jobs would in all, but two at least.
+FULL_STRETCH = 8
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -182,11 +184,12 @@ class Speeds:
     def _simulated_us(self, jobs: list[Placed], offsets_us: list[float]) -> NDArray[np.float64]:
         neighbours = [self._neighbour(job, offset) for job, offset in zip(jobs, offsets_us, strict=True)]
         queue = self.kinds[0].engine.queue
-        iterations = self.least_iterations
+        crowd = max(len(jobs) / FULL_STRETCH, 1.0)
+        iterations, most = (max(n / crowd, 2.0) for n in (self.least_iterations, self.most_iterations))
         while True:
             found, later = joint_iterations_us(neighbours, self.fabric.gpus, iterations, queue)
             iterations *= 2
-            if np.abs(found / later - 1).mean() <= SETTLED or iterations > self.most_iterations:
+            if np.abs(found / later - 1).mean() <= SETTLED or iterations > most:
                 return found
 
     def _neighbour(self, job: Placed, offset_us: float) -> Neighbour:
