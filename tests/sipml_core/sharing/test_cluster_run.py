@@ -82,6 +82,14 @@ def test_jobs_in_servers_of_their_own_run_as_alone_and_others_share_uplinks(regi
     assert met["b"].iteration_us > met["b"].placed_us * 1.05
 
 
+def test_jobs_that_meet_in_the_same_way_are_simulated_once(registry):
+    """a and b have GPUs in server 1, c and d in server 4: 0-5, 6-11, 12-17 and 18-23 in servers of 4."""
+    result = run_shared(shared(registry, [{"name": k, "gpus": 6} for k in "abcd"], topology=CLUSTER, gpus=24))
+    assert result.summaries[0].simulated_together == 1
+    first, second = [row.end_us for row in result.rows[:2]], [row.end_us for row in result.rows[2:]]
+    assert first == pytest.approx(second)
+
+
 def test_jobs_on_circuits_of_their_own_gpus_share_nothing(registry):
     found = rows(registry, [{"name": name, "gpus": 4} for name in "ab"], topology={"name": "sip-ocs"})
     assert [row.slowdown for row in found.values()] == pytest.approx([1.0] * len(found))
