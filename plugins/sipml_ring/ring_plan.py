@@ -56,7 +56,9 @@ class RingPlan(CircuitPlan):
             mine, before = self.circuits, previous.circuits
         return (
             not self.dark_us.any()
-            and mine.same(before)
+            and np.array_equal(mine.index, before.index)
+            and np.array_equal(mine.pair, before.pair)
+            and np.array_equal(mine.direction, before.direction)
             and np.array_equal(self.dst, previous.dst)
             and np.array_equal(self.src, previous.src)
             and np.array_equal(self.gbps, previous.gbps)
