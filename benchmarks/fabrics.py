@@ -107,9 +107,9 @@ def cells_of(found: Measured) -> list[str]:
 
 
 def growth(sizes: list[int], found: list[Measured]) -> str:
-    """Return p of the N^p with which time grows between two sizes; none below a tenth of a second."""
+    """Return p of the N^p with which time grows between two sizes; none where it hardly grows."""
     totals = [sum(each.get(name, 0.0) for name in ("build", "compile", "run")) for each in found]
-    if len(sizes) < 2 or min(totals) < 0.1:
+    if len(sizes) < 2 or min(totals) < 0.1 or totals[-1] < 1.5 * totals[0]:
         return ""
     return f"N^{math.log(totals[-1] / totals[0]) / math.log(sizes[-1] / sizes[0]):.1f}"
 

@@ -276,11 +276,11 @@ class Lowering:
 
         # Columns of tasks and transfers, and of those that wait for them; the same in every micro-batch.
         before, after = _direct(group)
-        builder.depend(tasks[..., before], tasks[..., after])
-        builder.depend(tasks[..., transfers.maker], sends[..., transfers.made])
-        builder.depend(sends[..., transfers.before], sends[..., transfers.after])
+        builder.depend(_columns(tasks, before), _columns(tasks, after))
+        builder.depend(_columns(tasks, transfers.maker), _columns(sends, transfers.made))
+        builder.depend(_columns(sends, transfers.before), _columns(sends, transfers.after))
         arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
-        builder.depend(sends[..., arrival], tasks[..., consumer])
+        builder.depend(_columns(sends, arrival), _columns(tasks, consumer))
         pass_ends = self._order_passes(builder, tasks)
         self._exchange(builder, gpu_of, tasks, sends=sends, label=label, priority=priority)
         host = HostTime(template=self.template, framework=self.framework, builder=builder)
@@ -451,6 +451,11 @@ class Lowering:
         """Return what adds the all-reduces of one iteration, whose last micro-batch are `tasks`."""
         over = self._over_replicas(builder, tasks, priority)
         return Synchronisation(over=over, tiers=self.tiers, orders=self.orders, tier_orders=self.tier_orders)
+
+
+def _columns(nodes: Nodes, columns: Indices) -> Nodes:
+    """Return ``nodes[..., columns]``, laid out as it is read."""
+    return np.take(nodes, columns, axis=-1)
 
 
 def _gpu_of(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:

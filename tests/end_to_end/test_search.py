@@ -144,6 +144,32 @@ def test_the_estimate_of_a_ring_that_is_replanned_shares_its_fibres(registry, mp
     assert abs(row.error) < 0.2
 
 
+@pytest.mark.parametrize(
+    ("workload", "mp", "batch"),
+    [
+        ({"name": "transformer", "layers": 1}, 8, 16),
+        pytest.param({"name": "resnet50"}, 8, 64, marks=pytest.mark.slow),
+    ],
+    ids=["transformer", "resnet50"],
+)
+def test_the_estimate_of_switches_that_are_replanned_sees_who_waits(registry, workload, mp, batch):
+    """Activations get one circuit beside gradients that wait. Ports shared as by packets: 40 % too fast."""
+    (result,) = search(
+        [
+            experiment(
+                registry,
+                gpus=16,
+                topologies=[{"name": "sip-ocs", "interval_us": 100, "reconfiguration_us": 20}],
+                workload=workload,
+                global_batches=[batch],
+                mp=[mp],
+            )
+        ]
+    )
+    (row,) = [row for row in result.rows if row.mp == mp]
+    assert abs(row.error) < 0.1
+
+
 @pytest.mark.parametrize("topology", ["elect-flat", "elect-cluster", "sip-ocs"])
 def test_the_estimate_is_close_where_circuits_stay(registry, topology):
     """Documented: without re-planning, within a third of the simulation."""
