@@ -21,7 +21,7 @@ from result_tables import circuit_figures, circuits, common, measured, networks,
 
 PAGES = (
     "which-network.md", "validation.md", "communication.md", "reproduction.md", "electrical.md",
-    "circuit-planning.md", "sip-ocs.md",
+    "circuit-planning.md", "sip-ocs.md", "sip-ring.md",
 )  # fmt: skip
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.S)
 BLOCKS: dict[str, Callable[[], str]] = {
