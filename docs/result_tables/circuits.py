@@ -107,8 +107,8 @@ def verdict() -> str:
     lines = [
         f"* **It pays where bandwidth is short.** On SiP-OCS re-planning gains {PAYS - 1:.0%} or more, on "
         f"at least one of three models, at {'; at '.join(until)}.".replace("5%", "5 %"),
-        "* ACTINA reports gains only below about 100 us, up to 2.3x, and little with much bandwidth. Here: up "
-        f"to {fast[0]:.2f}x on SiP-OCS and {fast[1]:.2f}x on SiP-Ring up to 100 us; from 1 ms on up to "
+        "* ACTINA reports gains only below about 100 us, up to 2.3x, and little with much bandwidth. Here: "
+        f"up to {fast[0]:.2f}x on SiP-OCS and {fast[1]:.2f}x on SiP-Ring up to 100 us; from 1 ms on up to "
         f"{slow[0]:.2f}x and {slow[1]:.2f}x; from 4 Tbps on at most {much:.2f}x on SiP-OCS. So the claim "
         + _judged(fast[0], slow[0], much),
     ]

@@ -167,7 +167,7 @@ class RingCircuits(CircuitControl):
                 f"a {type(plan).__name__} does not say which wavelengths it uses on the ring: make a RingPlan"
             )
         each = np.bincount(circuits.pair, minlength=len(plan.src)) * self.circuit_gbps
-        if len(each) != len(plan.src) or not np.allclose(each, plan.gbps, rtol=1e-9):
+        if len(each) != len(plan.src) or not (np.abs(each - plan.gbps) <= 1e-9 * plan.gbps + 1e-8).all():
             raise PluginError("the plan's wavelengths are not its capacities")
         try:
             kernel.check(self, circuits)
