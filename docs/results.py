@@ -20,8 +20,8 @@ sys.path.insert(0, str(Path(__file__).resolve().parent))
 from result_tables import circuit_figures, circuits, common, measured, networks, paper, servers
 
 PAGES = (
-    "which-network.md", "validation.md", "communication.md", "reproduction.md", "electrical.md",
-    "circuit-planning.md", "sip-ocs.md", "sip-ring.md",
+    "which-network.md", "photonic.md", "validation.md", "communication.md", "reproduction.md",
+    "electrical.md", "circuit-planning.md", "sip-ocs.md", "sip-ring.md",
 )  # fmt: skip
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.S)
 BLOCKS: dict[str, Callable[[], str]] = {

@@ -26,4 +26,29 @@ def which_network() -> str:
     return common.table(["network", *jobs], lines)
 
 
-BLOCKS: dict[str, Callable[[], str]] = {"which-network": which_network}
+def network_claims() -> str:
+    """Return what the sources of networks claim, and what came of it here."""
+    found = common.rows("network_claims")
+    if not found:
+        return common.missing("network_claims")
+    columns = ("network", "claim", "source", "theirs", "ours", "verdict")
+    return common.table(columns, [[row[column] for column in columns] for row in found], numbers_from=9)
+
+
+def khop_waste() -> str:
+    """Return the part of the live GPUs that no group can use."""
+    found = common.rows("khop_waste")
+    if not found:
+        return common.missing("khop_waste")
+    lines = [
+        [f"{row['group']} GPUs", *(f"{row[column]} %" for column in row if column != "group")]
+        for row in found
+    ]
+    return common.table(found[0], lines)
+
+
+BLOCKS: dict[str, Callable[[], str]] = {
+    "which-network": which_network,
+    "network-claims": network_claims,
+    "khop-waste": khop_waste,
+}

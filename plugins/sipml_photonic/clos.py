@@ -23,6 +23,7 @@ from sipml_core.model import (
 from sipml_core.plugin import Scheduler, Topology
 from sipml_core.scheduling import port_bound
 from sipml_photonic.parts import check_times, interval, optional_us
+from sipml_photonic.waiting import Waiting
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -80,13 +81,17 @@ def _used(counters: NDArray[np.int64], circuits: NDArray[np.float64], count: int
 
 
 def max_min_circuits(
-    demand: NDArray[np.float64], counters: NDArray[np.int64], limits: NDArray[np.int64]
+    demand: NDArray[np.float64],
+    counters: NDArray[np.int64],
+    limits: NDArray[np.int64],
+    waited: NDArray[np.int64] | None = None,
 ) -> NDArray[np.int64]:
     """Return circuits of each pair: the least circuits / demand is as large as it can be, then nothing idles.
 
     For a ratio r pair p needs ceil(r demand_p) circuits, so the largest feasible r is found by bisection.
     What is left goes to the pair that has the least for its demand, one by one. Where not every pair can have
-    a circuit, the largest demands are served first; then it is no longer proven to be the best. [pairs]
+    a circuit, those that have waited most plans are served first, of them the largest demands; then it is no
+    longer proven to be the best. [pairs]
 
     Examples
     --------
@@ -101,7 +106,8 @@ def max_min_circuits(
     if (_used(counters, np.ones(pairs), count) > limits).any():
         room = limits.copy()
         served[:] = False
-        for p in np.lexsort((np.arange(pairs), -demand)):
+        longest = np.zeros(pairs) if waited is None else -waited
+        for p in np.lexsort((np.arange(pairs), -demand, longest)):
             served[p] = (room[counters[p]] > 0).all()
             room[counters[p]] -= served[p]
 
@@ -131,8 +137,9 @@ def max_min_circuits(
 
 @attrs.frozen(kw_only=True, eq=False)
 class ClosPlan(CircuitPlan):
-    """Circuits, and what no plan can exceed."""
+    """Circuits, what no plan can exceed, and who waits."""
 
+    waiting: Waiting
     port_ratio: float | None = None
 
     @property
@@ -152,8 +159,12 @@ class ClosExact(Scheduler):
         self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
     ) -> CircuitPlan:
         assert isinstance(control, ClosCircuits)  # `plans` says so
+        before = previous.waiting if isinstance(previous, ClosPlan) else Waiting()
         circuits = max_min_circuits(
-            traffic.demand, control.counters(traffic.src, traffic.dst), control.limits
+            traffic.demand,
+            control.counters(traffic.src, traffic.dst),
+            control.limits,
+            before.of(traffic.key),
         )
         lit = circuits > 0
         bound = (
@@ -164,6 +175,7 @@ class ClosExact(Scheduler):
             src=traffic.src[lit],
             dst=traffic.dst[lit],
             gbps=circuits[lit] * control.circuit_gbps,
+            waiting=before.after(traffic.key, lit),
             port_ratio=bound,
         )
 

@@ -27,6 +27,7 @@ from sipml_core.model import (
 )
 from sipml_core.plugin import Scheduler, Topology
 from sipml_photonic.parts import check_times, interval, optional_us
+from sipml_photonic.waiting import Waiting
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -74,15 +75,23 @@ class KhopCircuits(CircuitControl):
                     )
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class KhopPlan(CircuitPlan):
+    """Partners of transceivers, and the pairs of GPUs, the lower slot first, that wait for one."""
+
+    waiting: Waiting
+
+
 class KhopMatching(Scheduler):
-    """Partners for transceivers, the pair with the most to send in both directions first.
+    """Partners for transceivers: the pairs that have waited most plans first, of these the largest demands.
 
     If every GPU talks to one GPU up the ring and to one down, all pairs are served, and no plan is better.
-    Otherwise a pair that is served carries at least as much as each of those that kept others out.
+    Otherwise a pair that is served carries at least as much as each of those that kept others out, or has
+    waited longer. So nobody waits for ever, whatever stands behind it in its sender's queue.
     """
 
     name = "khop-matching"
-    summary = "partners for switched transceivers, the largest demands first"
+    summary = "partners for switched transceivers, who waited longest first, then the largest demands"
     plans = KhopCircuits
 
     def plan(
@@ -96,19 +105,23 @@ class KhopMatching(Scheduler):
         demand = np.bincount(where.reshape(-1), weights=traffic.demand, minlength=len(key))
         low, high = PairIndex(control.gpus).ends(key)
 
+        before = previous.waiting if isinstance(previous, KhopPlan) else Waiting()
+
         up_free, down_free = np.ones(control.gpus, bool), np.ones(control.gpus, bool)
-        lit = []
-        for k in np.lexsort((key, -demand)):
+        lit, served = [], np.zeros(len(key), bool)
+        for k in np.lexsort((key, -demand, -before.of(key))):
             a, b = int(low[k]), int(high[k])
             if up_free[a] and down_free[b]:
                 up_free[a] = down_free[b] = False
+                served[k] = True
                 lit += [(a, b), (b, a)]
         pairs = np.array(sorted(lit), np.int32).reshape(-1, 2)
-        return CircuitPlan(
+        return KhopPlan(
             gpus=control.gpus,
             src=pairs[:, 0],
             dst=pairs[:, 1],
             gbps=np.full(len(pairs), control.circuit_gbps),
+            waiting=before.after(key, served),
         )
 
 

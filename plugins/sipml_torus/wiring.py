@@ -94,7 +94,7 @@ class Wiring:
         pair = np.concatenate([part[0] for part in parts])
         link = np.concatenate([part[1] for part in parts])
         weight = np.concatenate([part[2] for part in parts])
-        return Routes.of_entries(len(src), pair, link, weight, latency)
+        return Routes.of_entries(len(src), pair, link, weight, latency, in_order=True)
 
     def _crossed(
         self,

@@ -12,8 +12,17 @@ from numpy.typing import NDArray
 
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
-from sipml_core.experiment import Interconnect
-from sipml_core.lowering import GroupTasks, GroupTemplate, Library, Lowering, RingForwarding, Trees
+from sipml_core.experiment import Interconnect, Job
+from sipml_core.lowering import (
+    Forwarding,
+    GridForwarding,
+    GroupTasks,
+    GroupTemplate,
+    Library,
+    Lowering,
+    RingForwarding,
+    Trees,
+)
 from sipml_core.model import (
     BalancedGraph,
     Cluster,
@@ -29,6 +38,7 @@ from sipml_core.model import (
     TaskGraph,
     refuse_excess,
 )
+from sipml_core.model import precision as model_precision
 from sipml_core.partition import Layout, SliceTimes, choose_splits, cut_stages, fixed_layout, partition
 from sipml_core.placement import place_in_stages
 from sipml_core.plugin import Communication, GpuModel, Placer, Topology, WeightedOrder, WeightedRing, Workload
@@ -70,12 +80,38 @@ def check_scheduler(fabric: Fabric, interconnect: Interconnect) -> None:
         refuse_control(scheduler, fabric.circuits)
 
 
-def op_graph(workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1) -> OpGraph:
+def op_graph(
+    workload: Workload, samples: int, precision: str, cp: int = 1, ep: int = 1, copies: int = 1
+) -> OpGraph:
     """Return the ops of one training step of `samples` samples on one replica.
 
-    With `cp` and `ep` it is one of so many that share sequences, and experts.
+    With `cp` and `ep` it is one of so many that share sequences, and experts; with `copies` it has so many of
+    each head of keys.
     """
-    return (workload if cp == ep == 1 else workload.divided(cp, ep)).graph(samples, precision)
+    workload = workload if cp == ep == 1 else workload.divided(cp, ep)
+    return (workload if copies == 1 else workload.copied(copies)).graph(samples, precision)
+
+
+@attrs.frozen(kw_only=True)
+class DegreesOfWorkload:
+    """Degrees of experts and context that a workload can have: what refusals for memory ask for."""
+
+    job: Job
+    precision: str
+
+    def allows(self, plan: Plan) -> bool:
+        """Return whether the model runs under the degrees of a plan."""
+        try:
+            self.job.workload.check_plan(plan, self.job.table.layout)
+        except ConfigError:
+            return False
+        return True
+
+    def graph(self, plan: Plan) -> OpGraph:
+        """Return the ops of one replica under a plan."""
+        return op_graph(
+            self.job.workload, plan.micro_samples, self.precision, plan.cp, plan.ep, self.job.key_copies(plan)
+        )
 
 
 def slice_times(graph: OpGraph, gpu: GpuModel, cluster: Cluster) -> SliceTimes:
@@ -98,6 +134,7 @@ def op_layout(
     return choose_splits(
         graph, gpu, cluster, mp=plan.mp, dp=plan.replicas,
         tau_us=plan.tau_us, prices=prices, recompute=plan.recompute == "full", stages=plan.pp, times=times,
+        gradient_bytes=plan.gradient_bytes(model_precision(graph.precision)) if plan.fp32_gradients else None,
     )  # fmt: skip
 
 
@@ -160,10 +197,17 @@ def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: 
     """Return a device of the replica for each sub-op, of `limits.devices` for each stage."""
     if plan.pp == 1:
         return placer.place(graph, limits)
-    # An op takes as long as its longest part: the parts are on as many devices.
-    time_us = np.maximum.reduceat(graph.duration_us, graph.first[:-1])
-    part = cut_stages(graph.graph, time_us, plan.model_parts, plan.stage_tolerance)
-    return place_in_stages(placer, graph, limits, part, plan.pp)
+    return place_in_stages(placer, graph, limits, model_parts(graph, plan), plan.pp)
+
+
+def model_parts(graph: BalancedGraph, plan: Plan) -> NDArray[np.int32]:
+    """Return the contiguous part of the model that each op is in; part c is on stage c mod pp. [ops]"""
+    return cut_stages(graph.graph, op_times_us(graph), plan.model_parts, plan.stage_tolerance, plan.stages)
+
+
+def op_times_us(graph: BalancedGraph) -> NDArray[np.float64]:
+    """Return how long each op takes: as its longest part, for parts are on as many devices. [ops] [us]"""
+    return np.asarray(np.maximum.reduceat(graph.duration_us, graph.first[:-1]))
 
 
 def group_template(
@@ -195,19 +239,25 @@ def lowered(
     library: Library | None = None,
     framework: Framework | None = None,
     reach_hops: int | None = None,
+    grid: tuple[int, ...] = (),
 ) -> Lowering:
     """Return the template with GPUs for all groups.
 
     `order` as in `Fabric`, `tiers`, `rings`, `in_network` and `tier_orders` (`AllReduce.orders`) as in
     `AllReduce`; None: no library and no framework that take time, and nothing is passed on that is further
-    than `reach_hops` on a ring.
+    than `reach_hops` on a ring. Rows of experts are passed on over `grid`, if there is one.
     """
     positions = None if order is None else np.array(order, dtype=np.int32)
-    forwarding = RingForwarding(reach_hops=reach_hops, gpus=cluster.gpus) if reach_hops else None
-    return Lowering.of(
+    lowering = Lowering.of(
         template, cluster, order=positions, tiers=tiers, orders=rings, tier_orders=tier_orders,
-        library=library, in_network=in_network, framework=framework, forwarding=forwarding,
+        library=library, in_network=in_network, framework=framework,
     )  # fmt: skip
+    forwarding: Forwarding | None = None
+    if grid:
+        forwarding = GridForwarding.of(template.plan, lowering.gpu_of, grid, reach_hops)
+    elif reach_hops:
+        forwarding = RingForwarding(reach_hops=reach_hops, gpus=cluster.gpus)
+    return attrs.evolve(lowering, forwarding=forwarding)
 
 
 #: Largest part of a GPU that kernels of a library take.
@@ -220,13 +270,14 @@ def library_on(
     """Return a communication library on a fabric; None: it costs nothing."""
     if communication.free:
         return None
-    multiprocessors = gpu.multiprocessors if gpu is not None else None
+    of_gpu = gpu.multiprocessors if gpu is not None else None
+    taken = communication.multiprocessors(prices.replica_gbps)
     return Library(
         communication=communication,
         group_gbps=prices.group_gbps,
         replica_gbps=prices.replica_gbps,
         server=servers_of(fabric),
-        slowdown=min(communication.channels / multiprocessors, MOST_TAKEN) if multiprocessors else 0.0,
+        slowdown=min(taken / of_gpu, MOST_TAKEN) if of_gpu else 0.0,
     )
 
 

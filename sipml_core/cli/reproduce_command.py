@@ -57,8 +57,9 @@ def reproduce(
 
     if studies == (VALIDATION,):
         folder = out or Path("results") / VALIDATION
-        executor = executor_on(on, jobs, plugins_with_warnings(), folder)
-        validation(executor, folder, picture=picture, quick=quick)
+        registry, kept = plugins_with_warnings(), store_in(store, no_store)
+        executor = executor_on(on, jobs, registry, folder)
+        validation(registry, executor, kept, folder, picture=picture, quick=quick)
         return
     names = study_names() if not studies or "all" in studies else list(dict.fromkeys(studies))
     folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")

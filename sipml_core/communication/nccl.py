@@ -28,6 +28,9 @@ from sipml_core.plugin import Communication
 LL_FACTOR = 2.0
 #: Part of a ring's bandwidth that a double binary tree reaches (NCCL, tuning.cc).
 TREE_SHARE = 0.92
+#: Of a channel, of which there is one for each 12.5 GB/s of the links: NCCL sets up 12 on a DGX-1
+#: (150 GB/s) and 24 on a DGX A100 (300 GB/s).
+CHANNEL_GBYTES_PER_S = 12.5
 
 
 def _us(default: float, doc: str) -> Any:
@@ -58,6 +61,12 @@ class Nccl(Communication):
         ll_hop_us: float = _us(0.79, "of each step from GPU to GPU inside a server with it (H100)")
         simple_base_us: float = _us(22.0, "start-up with the protocol for large messages (H100)")
         simple_hop_us: float = _us(0.30, "of each step inside a server with it (H100)")
+        reduce_base_us: float = _us(
+            8.4, "start-up of a large all-reduce in a ring (NCCL, tuning.cc), in place of simple_base_us"
+        )
+        reduce_hop_us: float = _us(
+            7.1, "of each step of it inside a server: receive, add, send (H100, two ranks: 22.6 us in all)"
+        )
         ring_efficiency: float = _part(0.71, "part of the links that a ring inside a server reaches (H100)")
         copy_gbytes_per_s: float = option(
             1060.0, unit="GB/s", validator=positive,
@@ -80,13 +89,18 @@ class Nccl(Communication):
         )
         channels: int = option(
             24, validator=between(0, 64),
-            doc="blocks of a collective, each of which takes a multiprocessor from what computes beside it",
+            doc="most blocks of a collective, each of which takes a multiprocessor from what computes beside "
+            "it: one for each 12.5 GB/s; 0: none (24 on an H100)",
         )  # fmt: skip
 
-    @property
-    def channels(self) -> int:
-        """See `Communication.channels`."""
-        return int(self.options.channels)
+    def multiprocessors(self, gbps: float) -> int:
+        """See `Communication.multiprocessors`: a block for each channel.
+
+        >>> library = Nccl(Nccl.Options())
+        >>> [library.multiprocessors(8.0 * gbytes_per_s) for gbytes_per_s in (12.5, 150, 300, 450)]
+        [1, 12, 24, 24]
+        """
+        return min(int(self.options.channels), math.ceil(gbps / 8.0 / CHANNEL_GBYTES_PER_S))
 
     def cost(self, call: CollectiveCall) -> CollectiveCost:
         """See `Communication.cost`.
@@ -121,9 +135,12 @@ class Nccl(Communication):
             factor = (n + 1) / n / o.switch_efficiency
             return [CollectiveCost(startup_us=o.switch_base_us, wire_factor=factor, how="switch")]
         part = o.ring_efficiency if call.servers == 1 else o.network_efficiency
+        simple_us = (o.simple_base_us, o.simple_hop_us)
+        if call.kind == "all_reduce":
+            simple_us = (o.reduce_base_us, o.reduce_hop_us)
         protocols = (
             ("LL", o.ll_base_us, o.ll_hop_us, o.network_ll_hop_us, LL_FACTOR),
-            ("Simple", o.simple_base_us, o.simple_hop_us, o.network_simple_hop_us, 1.0),
+            ("Simple", *simple_us, o.network_simple_hop_us, 1.0),
         )
         ways = []
         for protocol, base_us, hop_us, network_hop_us, factor in protocols:

@@ -44,6 +44,8 @@ MAX_TOP = 10_000
 DEMANDS = ("bytes", "gating", "auto")
 
 LAYOUTS = ("auto", "sample", "tensor", "megatron", "sequence")
+#: Those that spread the heads of attention over a group.
+HEAD_LAYOUTS = ("tensor", "megatron", "sequence")
 #: By `sequence_parallel`: Megatron-LM's tensor parallelism with and without it.
 _LAYOUT_OF = {None: "auto", True: "sequence", False: "megatron"}
 
@@ -305,6 +307,10 @@ class Job:
         plan = Plan(mp=mp, dp=dp, global_batch=batch, keep_gathered=table.keep_gathered, **shared)
         self.workload.check_plan(plan, table.layout)
         return plan
+
+    def key_copies(self, plan: Plan) -> int:
+        """Return on how many GPUs of a group each head of keys is: several where there are fewer heads."""
+        return self.workload.key_copies(plan.mp) if self.table.layout in HEAD_LAYOUTS else 1
 
     @property
     def searched(self) -> bool:

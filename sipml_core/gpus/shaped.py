@@ -18,7 +18,7 @@ import math
 from typing import Any
 
 from sipml_core.gpus.roofline import Roofline
-from sipml_core.model import MatrixProduct, OpWork
+from sipml_core.model import MatrixProduct, OpWork, Phase
 
 #: Tiles of the result, and the part of the rate of the largest that they reach: a smaller one loads more
 #: for each FLOP. Assumed; with the largest at 0.79 of the peak, square products of 2048 to 12 288 then reach
@@ -31,6 +31,23 @@ SPLIT_K = 256
 #: Steps of k that it takes to begin and to end a tile: its first operands come in, its result goes out.
 #: Fitted with the efficiencies: products of small models reach less than those of large ones.
 TILE_STEPS = 192
+
+#: Bytes that kernels of an eager framework move, over those of one fused kernel, of mixed precision. PyTorch
+#: works out softmax and loss in fp32, one kernel for each step: from 2 bytes to 4, scaled, masked, softmax,
+#: back to 2 bytes are 6 + 8 + 8 + 8 + 6 bytes for each score where one kernel has 2 + 2; their gradients
+#: 6 + 12 + 8 + 8 + 6 for 6. The loss: to 4 bytes and log-softmax 6 + 8 for 2, and 8 + 6 for 4. Counted, not
+#: fitted.
+EAGER_PASSES = {
+    ("softmax", Phase.FORWARD): 9.0,
+    ("softmax", Phase.BACKWARD): 40.0 / 6.0,
+    ("loss", Phase.FORWARD): 7.0,
+    ("loss", Phase.BACKWARD): 3.5,
+}
+
+#: Bytes that are moved to cast an activation to FP8: 2 read, 1 written, and 1 for its transpose (Transformer
+#: Engine's cast-transpose). The products of a backward pass share those of the output's gradient. Weights are
+#: cast once a step. Counted, not fitted.
+CAST_BYTES = 4.0
 
 
 def wave_efficiency(product: MatrixProduct, multiprocessors: int) -> float:
@@ -75,6 +92,25 @@ class ShapedGpu(Roofline):
     def multiprocessors(self) -> int:
         """See `GpuModel.multiprocessors`."""
         return int(self.options.multiprocessors)
+
+    def op_time_us(self, work: OpWork) -> float:
+        """See `Roofline.op_time_us`; products in FP8 wait for their operands to be cast."""
+        return super().op_time_us(work) + self._cast_us(work)
+
+    def _cast_us(self, work: OpWork) -> float:
+        """Return what kernels take that make FP8 of what a product of weights reads. [us]"""
+        if work.precision != "fp8" or work.kind != "matmul":
+            return 0.0
+        elements = sum(product.batch * product.m * product.k for product in work.products)
+        moved_bytes = elements * CAST_BYTES * (1.0 if work.phase is Phase.FORWARD else 0.5)
+        return float(moved_bytes / (self.options.bandwidth_gbytes_per_s * 1e3 * self._bandwidth["other"]))
+
+    def memory_us(self, work: OpWork) -> float:
+        """See `Roofline.memory_us`; eager kernels pass over their bytes more than once."""
+        once_us = super().memory_us(work)
+        if self.options.kernels == "fused":
+            return once_us
+        return once_us * EAGER_PASSES.get((work.kind, work.phase), 1.0)
 
     def compute_us(self, work: OpWork) -> float:
         """See `Roofline.compute_us` and the module's law."""

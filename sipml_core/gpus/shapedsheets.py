@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from sipml_core.fields import at_least, between, option
+from sipml_core.fields import at_least, between, one_of, option
 from sipml_core.gpus.roofline import (
     bandwidth_efficiency_option,
     bandwidth_option,
@@ -79,13 +79,17 @@ def _options(sheet: _Sheet) -> type[Any]:
         compute_efficiency: Mapping[str, float] = compute_efficiency_option()
         bandwidth_efficiency: Mapping[str, float] = bandwidth_efficiency_option()
         ramp_us: float = ramp_option(3.0)
+        kernels: str = option(
+            "fused", validator=one_of("fused", "eager"),
+            doc='softmax and loss in one kernel each ("fused"), or in several in fp32, as PyTorch has them '
+            '("eager")',
+        )  # fmt: skip
 
     return Options
 
 
-#: Parts of the memory bandwidth that streaming kernels and norms reach: lower than on Volta, whose 900 GB/s
-#: are easier to use up.
-_SINCE_AMPERE = MappingProxyType({"other": 0.60, "norm": 0.50})
+#: Parts of the memory bandwidth that streaming kernels and norms reach, as on Volta.
+_SINCE_AMPERE = MappingProxyType({"other": 0.85, "norm": 0.70})
 
 
 class V100Sxm2(ShapedGpu):
@@ -102,7 +106,7 @@ class A100Sxm40(ShapedGpu):
 
     name = "a100-40gb"
     summary = "NVIDIA A100 SXM 40 GB, matrix products by shape"
-    compute = MappingProxyType({"matmul": 0.76, "conv": 0.38})
+    compute = MappingProxyType({"matmul": 0.78, "conv": 0.38})
     bandwidth = _SINCE_AMPERE
     Options = _options(_A100_40)
 
@@ -112,7 +116,7 @@ class A100Sxm80(ShapedGpu):
 
     name = "a100-80gb"
     summary = "NVIDIA A100 SXM 80 GB, matrix products by shape"
-    compute = MappingProxyType({"matmul": 0.76, "conv": 0.38})
+    compute = MappingProxyType({"matmul": 0.78, "conv": 0.38})
     bandwidth = _SINCE_AMPERE
     Options = _options(_A100_80)
 
@@ -122,7 +126,7 @@ class H100Sxm(ShapedGpu):
 
     name = "h100-80gb"
     summary = "NVIDIA H100 SXM 80 GB, matrix products by shape"
-    compute = MappingProxyType({"matmul": 0.64, "conv": 0.38})
+    compute = MappingProxyType({"matmul": 0.62, "conv": 0.38})
     bandwidth = _SINCE_AMPERE
     Options = _options(_H100)
 
@@ -141,6 +145,6 @@ class B200Sxm(ShapedGpu):
 
     name = "b200-180gb"
     summary = "NVIDIA B200 SXM 180 GB, matrix products by shape"
-    compute = MappingProxyType({"matmul": 0.46, "conv": 0.38})
+    compute = MappingProxyType({"matmul": 0.45, "conv": 0.38})
     bandwidth = _SINCE_AMPERE
     Options = _options(_B200)

@@ -41,18 +41,28 @@ class PassGathers:
 class Gathers:
     """Units of a replica, and what each kind of pass gathers of them."""
 
+    #: Replicas of the job, each of which has all units.
+    replicas: int
     #: Bucket of each unit, and the device that has it. [units]
     bucket: Indices
     device: Indices
     #: Whole parameters of each unit. [units] [bytes]
     size_bytes: NDArray[np.float64]
+    #: Replicas among which each unit is shared: all, or those that have the same experts. [units]
+    sharers: Indices
     #: By row of `PassTasks`.
     rows: tuple[PassGathers, ...]
 
     @property
+    def of_experts(self) -> NDArray[np.bool_]:
+        """Return which units are experts that are spread over replicas. [units]"""
+        return self.sharers < self.replicas
+
+    @property
     def gathered_bytes(self) -> float:
-        """Return the bytes of all units, as often as one micro-batch of one replica gathers them."""
-        return float(sum(self.size_bytes[row.unit].sum() for row in self.rows))
+        """Return what all GPUs get of units, as often as one micro-batch gathers them."""
+        copies = self.replicas - self.replicas // self.sharers
+        return float(sum((copies * self.size_bytes)[row.unit].sum() for row in self.rows))
 
     @classmethod
     def of(cls, group: GroupTasks, passes: PassTasks, buckets: list[Bucket], plan: Plan) -> Gathers:
@@ -86,6 +96,7 @@ class Gathers:
         bucket = np.repeat(np.arange(len(buckets)), [len(b.devices) for b in buckets]).astype(np.int32)
         device = np.concatenate([b.devices for b in buckets]).astype(np.int32)
         elements = np.array([b.size_bytes for b in buckets]) / plan.gradient_bytes(held)
+        sharers = np.array([plan.expert_replicas if b.of_experts else plan.replicas for b in buckets])
         own_op = _op_on_device(group, _leaders(group))
         unit, op = _unit_ops(group, buckets, own_op)
 
@@ -96,8 +107,10 @@ class Gathers:
         used, which = _joined(unit, op, own_op[works])
         user = works[which]
         return cls(
+            replicas=plan.replicas,
             bucket=bucket,
             device=device,
+            sharers=sharers[bucket].astype(np.int32),
             size_bytes=elements[bucket] * held.parameter_bytes,
             rows=tuple(
                 _of_pass(
@@ -111,7 +124,8 @@ class Gathers:
     def most_bytes(self, group: GroupTasks) -> NDArray[np.float64]:
         """Return the most that each device has gathered at once. [devices] [bytes]
 
-        A unit is there from when the one before it is first used, to its own last use.
+        A unit is there from when the one before it is first used, to its own last use. What one replica alone
+        has is kept, not gathered.
         """
         most = np.zeros(group.placement.devices)
         for row in self.rows:
@@ -120,7 +134,7 @@ class Gathers:
             follows = np.append(False, row.device[1:] == row.device[:-1])
             first_use = group.position[row.first_task]
             begins = np.where(follows, np.roll(first_use, 1), first_use)
-            size_bytes = self.size_bytes[row.unit]
+            size_bytes = np.where(self.sharers > 1, self.size_bytes, 0.0)[row.unit]
 
             # Begins and ends in order, device by device; what ends does so after what begins there.
             at = np.concatenate([begins, group.position[row.last_task]])

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Iterator
 
 import attrs
@@ -87,18 +88,22 @@ def plan_buckets(
     >>> [(bucket.devices, bucket.size_bytes) for bucket in plan_buckets(tasks, 9.0, limits)]
     [((0,), 2.0), ((1,), 2.0), ((2,), 2.0), ((0,), 8.0)]
     """
-    # The bucket that each set of holders is filling, and those that are full, in any order.
+    part = tasks.placement.part[tasks.op]
+    # The bucket that each set of holders is filling, its bytes, and those that are full, in any order.
     open_buckets: dict[tuple[tuple[int, ...], ...], list[_Gradient]] = {}
+    filled: dict[tuple[tuple[int, ...], ...], float] = defaultdict(float)
     closed: list[tuple[tuple[int, ...], list[_Gradient]]] = []
     for gradient in sorted(_gradients(tasks, element_bytes), key=lambda g: (g.position, int(g.producers[0]))):
         holders = gradient.holders
-        parts = tasks.placement.part[tasks.op[gradient.producers]] if by_part else ()
-        key = (holders, tuple(sorted(set(map(int, parts)))), (int(gradient.of_experts),))
+        parts = sorted(set(part[gradient.producers].tolist())) if by_part else ()
+        key = (holders, tuple(parts), (int(gradient.of_experts),))
         waiting = open_buckets.setdefault(key, [])
-        if waiting and sum(g.size_bytes for g in waiting) + gradient.size_bytes > bucket_bytes:
+        if waiting and filled[key] + gradient.size_bytes > bucket_bytes:
             closed.append((holders, waiting))
-            waiting = open_buckets[key] = []
+            waiting, filled[key] = [], 0.0
+            open_buckets[key] = waiting
         waiting.append(gradient)
+        filled[key] += gradient.size_bytes
 
     # In order of the last gradient of each.
     closed += [(key[0], waiting) for key, waiting in open_buckets.items()]

@@ -50,7 +50,7 @@ class GroupTasks:
     def graph(self) -> BalancedGraph:
         return self.placement.graph
 
-    @property
+    @cached_property
     def op(self) -> Indices:
         """Return the op of each task. [tasks]"""
         return self.graph.subop_op[self.subop]

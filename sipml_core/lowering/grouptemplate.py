@@ -147,14 +147,13 @@ class GroupTemplate:
     def _shared_parameter_bytes(self) -> float:
         """Return the bytes of gathers and reduce-scatters, of each micro-batch, and of sums over devices."""
         assert self.gathers is not None
-        dp, devices = self.plan.replicas, [len(bucket.devices) for bucket in self.buckets]
-        gradients = sum(n * b.size_bytes for n, b in zip(devices, self.buckets, strict=True))
-        each = (dp - 1) * (self.gathers.gathered_bytes + gradients)
-        over_devices = sum(
-            dp * n * all_reduce_bytes(b.size_bytes / dp, n)
-            for n, b in zip(devices, self.buckets, strict=True)
-        )
-        return self.plan.micro_batches * each + over_devices
+        plan, scattered, over_devices = self.plan, 0.0, 0.0
+        for bucket in self.buckets:
+            sharers = plan.expert_replicas if bucket.of_experts else plan.replicas
+            copies = plan.replicas * len(bucket.devices)
+            scattered += copies * bucket.size_bytes * (sharers - 1) / sharers
+            over_devices += copies * all_reduce_bytes(bucket.size_bytes / sharers, len(bucket.devices))
+        return plan.micro_batches * (self.gathers.gathered_bytes + scattered) + over_devices
 
     @property
     def _repeats(self) -> float:

@@ -145,21 +145,39 @@ def _divided(table: NDArray[np.float64], plan: Plan, graph: OpGraph, *, level: i
     """
     if plan.zero < level:
         return np.asarray(table.sum(axis=-1))
-    of_experts = np.array([tensor.routing is not None for tensor in graph.tensors], dtype=np.bool_)
+    of_experts = _of_experts(graph)
     others = table[..., ~of_experts].sum(axis=-1) / plan.replicas
     return np.asarray(others + table[..., of_experts].sum(axis=-1) / plan.expert_replicas)
 
 
-def least_states_bytes(graph: OpGraph, plan: Plan) -> dict[str, float]:
+def _of_experts(graph: OpGraph) -> NDArray[np.bool_]:
+    """Return which tensors are of experts that are spread over replicas. [tensors]"""
+    return np.array([tensor.routing is not None for tensor in graph.tensors], dtype=np.bool_)
+
+
+def least_states_bytes(
+    graph: OpGraph, plan: Plan, spread: int | None = None, *, experts_only: bool = False
+) -> dict[str, float]:
     """Return what the fullest GPU of a replica has at least, by kind, whatever is cut and placed. [bytes]
 
     Every parameter is on one of the GPUs of a replica or on several, so the fullest has one part in
     mp x pp of all.
+
+    Parameters
+    ----------
+    spread
+        The `ep` for which the graph was made; None: that of the plan.
+    experts_only
+        Of experts that are spread, and nothing else.
     """
     held = precision(graph.precision)
     trained = {t.parameter for t in graph.tensors if t.role is Role.GRADIENT}
     kept = np.array([t.size_bytes * (t.role is Role.PARAMETER) for t in graph.tensors], dtype=np.float64)
     elements = np.array([t.elements * (t.name in trained) for t in graph.tensors], dtype=np.float64)
+    if experts_only or spread not in (None, plan.ep):
+        of_others = 0.0 if experts_only else 1.0
+        part = np.where(_of_experts(graph), (spread or plan.ep) / plan.ep, of_others)
+        kept, elements = kept * part, elements * part
     whole_bytes = {
         "parameters": _divided(kept, plan, graph, level=3),
         "gradients": _divided(elements * plan.gradient_bytes(held), plan, graph, level=2),

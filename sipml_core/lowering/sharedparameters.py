@@ -1,10 +1,11 @@
 """Parameters that replicas share (ZeRO-3, FSDP): gathered before they are used, in every pass.
 
-Each replica keeps one part in dp of what a device has. A pass gathers unit after unit (see `Gathers`), one
-ahead: a gather starts when the one before it has ended and the device has come to the unit before it. What is
-gathered is dropped after its last use in the pass. Gradients are reduce-scattered after each micro-batch and
-each replica updates its part, so that an iteration of m micro-batches sends m times two all-gathers and a
-reduce-scatter (Rajbhandari et al. 2020, "ZeRO", section 7.2; Zhao et al. 2023, "PyTorch FSDP").
+Each replica keeps one part in dp of what a device has, of experts that are spread over replicas one part in
+as many as have the same ones. A pass gathers unit after unit (see `Gathers`), one ahead: a gather starts when
+the one before it has ended and the device has come to the unit before it. What is gathered is dropped after
+its last use in the pass. Gradients are reduce-scattered after each micro-batch and each replica updates its
+part, so that an iteration of m micro-batches sends m times two all-gathers and a reduce-scatter (Rajbhandari
+et al. 2020, "ZeRO", section 7.2; Zhao et al. 2023, "PyTorch FSDP").
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.lowering.collectives import Rings
+from sipml_core.lowering.expertgroups import by_experts, from_experts
 from sipml_core.lowering.gathers import Gathers, PassGathers
 from sipml_core.lowering.passtasks import row_of
 from sipml_core.lowering.schedules import Pass
@@ -76,11 +78,9 @@ class SharedParameters:
         over, builder = self.over, self.over.builder
         own = tasks[:, each.micro_batch]
         before = np.where(row.before >= 0, own[:, row.before], chain.last[:, row.device])
-        rings = attrs.evolve(over.rings(row.unit), priority=self._priority(each, row)[:, None])
         ready = builder.barriers(before.shape, label=over.label)
-        done = rings.all_gather(
-            self._members(row.unit), self.gathers.size_bytes[row.unit][:, None], ready.T, made=len(tasks)
-        ).T
+        size_bytes, priority = self.gathers.size_bytes[row.unit], self._priority(each, row)
+        done = self._shared("all_gather", row.unit, size_bytes, priority, ready.T).T
         builder.depend(done[:, row.entry], own[:, row.user])
 
         # After the gather before it on the device, and what comes before the first use of that.
@@ -117,17 +117,54 @@ class SharedParameters:
         place = template.group.position[row.first_task] + len(template.group.subop) * slot
         return np.asarray(self.first_priority + place, dtype=np.int64)
 
-    def _members(self, unit: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return the GPUs that share each unit. [units, dp]"""
-        return np.asarray(self.over.gpu_of[:, self.gathers.device[unit]].T)
+    def _shared(
+        self,
+        collective: str,
+        unit: NDArray[np.int32],
+        size_bytes: NDArray[np.float64],
+        priority: NDArray[np.int64],
+        ready: Nodes,
+    ) -> Nodes:
+        """Add a collective of each unit over those that share it; return where it ends. [units, groups]
+
+        Experts have a ring for each group of replicas with the same ones, all else one ring.
+
+        Parameters
+        ----------
+        collective
+            "all_gather" or "reduce_scatter" of `Rings`.
+        size_bytes, priority
+            Of each unit. [units]
+        ready
+            Nodes after which each replica may start. [units, groups]
+        """
+        plan, experts = self.over.plan, self.gathers.of_experts[unit]
+        members = np.asarray(self.over.gpu_of[:, self.gathers.device[unit]].T)
+        done = np.empty_like(ready)
+        for own, groups in ((np.flatnonzero(~experts), 1), (np.flatnonzero(experts), plan.ep)):
+            if not len(own):
+                continue
+            # One row for each ring. [units x groups of replicas, replicas in it]
+            rings = attrs.evolve(self.over.rings(unit[own]), priority=priority[own].repeat(groups)[:, None])
+            over, waits = members[own], ready[own]
+            if groups > 1:
+                over, waits = (
+                    by_experts(table, plan, axis=1).reshape(len(own) * groups, -1) for table in (over, waits)
+                )
+            sizes = size_bytes[own].repeat(groups)[:, None]
+            ends = getattr(rings, collective)(over, sizes, waits, made=waits.shape[1])
+            if groups > 1:
+                ends = from_experts(ends.reshape(len(own), groups, -1), plan, axis=1)
+            done[own] = ends
+        return done
 
     def _reduce_all(self, tasks: Nodes) -> list[Nodes]:
         """Add the sums over replicas, after each micro-batch, and at last those over devices of a replica."""
         over, builder = self.over, self.over.builder
         buckets, units = over.template.buckets, np.arange(len(self.gathers.device), dtype=np.int32)
         of, device = self.gathers.bucket, over.template.group.device
-        rings, members = over.rings(of), self._members(units)
-        size_bytes = np.array([bucket.size_bytes for bucket in buckets])[of][:, None]
+        size_bytes = np.array([bucket.size_bytes for bucket in buckets])[of]
+        priority = over.priority + of.astype(np.int64)
 
         # Unit of each task that makes its gradients: on its device, else of its bucket. [pairs]
         made_by, makers = [], []
@@ -142,7 +179,7 @@ class SharedParameters:
         for batch in range(over.plan.micro_batches):
             ready = builder.barriers(summed.shape, label=over.label)
             builder.depend(tasks[:, batch, maker].T, ready[unit_of])
-            builder.depend(rings.reduce_scatter(members, size_bytes, ready, made=len(tasks)), summed)
+            builder.depend(self._shared("reduce_scatter", units, size_bytes, priority, ready), summed)
         for number, bucket in enumerate(buckets):
             own = np.flatnonzero(of == number)
             if len(own) > 1:
@@ -153,8 +190,9 @@ class SharedParameters:
         return [summed]
 
     def _over_devices(self, number: int, summed: Nodes) -> Nodes:
-        """Add the all-reduce of one part in dp over the devices of each replica. [devices, groups]"""
+        """Add the all-reduce of the part that a replica keeps over its devices. [devices, groups]"""
         over, bucket = self.over, self.over.template.buckets[number]
+        sharers = over.plan.expert_replicas if bucket.of_experts else over.plan.replicas
         rings: Rings = over.rings(np.array([number], dtype=np.int32))
         members = over.gpu_of[: summed.shape[1], list(bucket.devices)]
-        return rings.all_reduce(members, bucket.size_bytes / over.plan.replicas, summed.T).T
+        return rings.all_reduce(members, bucket.size_bytes / sharers, summed.T).T

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from functools import cached_property
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
@@ -62,7 +64,7 @@ class BalancedGraph:
         """Sub-ops of each op. [ops]"""
         return np.diff(self.first)
 
-    @property
+    @cached_property
     def subop_op(self) -> NDArray[np.int32]:
         """The op each sub-op is a part of. [sub-ops]"""
         return np.repeat(np.arange(len(self.first) - 1, dtype=np.int32), self.parts)

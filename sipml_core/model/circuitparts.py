@@ -97,10 +97,45 @@ class CircuitParts(CircuitControl):
         for part, of_part in zip(self.parts, plan.plans, strict=True):
             part.control.check(of_part)
 
-    def traffic_of(self, part: int, traffic: TrafficMatrix) -> TrafficMatrix:
-        """Return the traffic inside a part, between its places."""
-        rows, a, b = self.inside(part, traffic.src, traffic.dst)
-        return TrafficMatrix.from_pairs(self.parts[part].control.gpus, a, b, traffic.demand[rows])
+    @cached_property
+    def _parts_of(self) -> NDArray[np.int32]:
+        """Return the parts that each GPU is in, in order; -1: no more. [gpus, most parts of a GPU]"""
+        part = np.concatenate([np.full(len(each.members), k) for k, each in enumerate(self.parts)])
+        gpu = np.concatenate([each.members for each in self.parts])
+        order = np.argsort(gpu, kind="stable")
+        count = np.bincount(gpu, minlength=self.gpus)
+        found = np.full((self.gpus, int(count.max())), -1, np.int32)
+        column = np.arange(len(gpu)) - np.repeat(np.cumsum(count) - count, count)
+        found[gpu[order], column] = part[order]
+        return found
+
+    def traffic_inside(
+        self, traffic: TrafficMatrix
+    ) -> list[tuple[NDArray[np.int32], NDArray[np.int32], NDArray[np.float64]]]:
+        """Return sources and destinations of the pairs in each part, as its places, and their demands.
+
+        Examples
+        --------
+        GPUs 0 and 1 on one switch, 1 and 2 on another; 0 sends to 1, and 1 to 2:
+
+        >>> pair = CircuitControl(gpus=2, circuit_gbps=10.0, circuits_per_gpu=1)
+        >>> both = CircuitParts.of(3, tuple(CircuitPart(members=m, control=pair) for m in ([0, 1], [1, 2])))
+        >>> traffic = TrafficMatrix.from_pairs(3, [0, 1], [1, 2], [5.0, 7.0])
+        >>> [(a.tolist(), b.tolist(), c.tolist()) for a, b, c in both.traffic_inside(traffic)]
+        [([0], [1], [5.0]), ([0], [1], [7.0])]
+        """
+        # The part that both ends of each pair are in; -1: there is none. [pairs]
+        of_src, of_dst = self._parts_of[traffic.src], self._parts_of[traffic.dst]
+        both = np.where((of_src[:, :, None] == of_dst[:, None, :]).any(axis=2), of_src, -1)
+        part = both.max(axis=1, initial=-1)
+        order = np.argsort(part, kind="stable")
+        start = np.searchsorted(part[order], np.arange(len(self.parts) + 1))
+
+        place = self._places
+        src, dst = (place[part, ends][order] for ends in (traffic.src, traffic.dst))
+        demand = traffic.demand[order]
+        cuts = [slice(start[k], start[k + 1]) for k in range(len(self.parts))]
+        return [(src[cut], dst[cut], demand[cut]) for cut in cuts]
 
     def together(self, plans: tuple[CircuitPlan, ...]) -> PartsPlan:
         """Return the plans of all parts, with what they leave alone and what goes dark, as one."""

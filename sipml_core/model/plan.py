@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from typing import Any
 
 import attrs
 import numpy as np
@@ -37,6 +38,20 @@ def recompute_level(value: bool | str) -> str:
 
 def _list_of_names(value: Iterable[str]) -> tuple[str, ...]:
     return (value,) if isinstance(value, str) else tuple(value)
+
+
+def _list_of_cuts(value: Any) -> tuple[int | str, ...] | None:
+    """Return numbers of layers, or names; `ConfigError` without the key if it is neither."""
+    if value is None:
+        return None
+    cuts = tuple(value) if isinstance(value, (list, tuple)) else (value,)
+    numbers = all(isinstance(cut, int) and not isinstance(cut, bool) and cut >= 0 for cut in cuts)
+    if not cuts or not (numbers or all(isinstance(cut, str) for cut in cuts)):
+        raise ConfigError(
+            'must be numbers of layers ([11, 13]), or names of ops or layers (["layer11"]), '
+            f"got {shown(value)}"
+        )
+    return cuts
 
 
 def _rank_order(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: tuple[str, ...]) -> None:
@@ -93,6 +108,12 @@ class Execution:
         doc="the slowest stage may take this much longer than with the best balance, where fewer bytes then "
         "cross between stages",
     )  # fmt: skip
+    stages: tuple[int | str, ...] | None = option(
+        None, converter=_list_of_cuts,
+        doc="how the model is cut into its pp x chunks parts, in its order: the layers that each holds "
+        "([11, 12, 12, 13]), or the op or layer at which each but the first begins "
+        '(["layer11", "layer23", "layer35"]); left out: balanced in time',
+    )  # fmt: skip
     zero: int = option(
         0, validator=between(0, 3),
         doc="what replicas share instead of each keeping it: optimizer state (1), gradients too (2), "
@@ -145,8 +166,8 @@ class Execution:
     )  # fmt: skip
     forwarding: bool = option(
         False,
-        doc="on a ring, pass on from GPU to GPU what is beyond the reach of a circuit; false: refuse plans "
-        "with such neighbours",
+        doc="pass on from GPU to GPU what is beyond the reach of a circuit on a ring, and rows of experts "
+        "where a GPU has fewer circuits than replicas to send them to; false: refuse such plans",
     )
     iterations: int = option(
         1,
@@ -191,14 +212,30 @@ class Plan(Execution):
                 f"ep must divide the dp={self.dp} replicas over which experts are spread, got {self.ep}; "
                 f"nearest: {_near_divisors(self.dp, self.ep)}"
             )
-        if self.ep > 1 and self.zero == 3:
-            raise ConfigError(f"zero must be at most 2 where experts are spread, got 3 with ep={self.ep}")
         if self.zero and self.counter_rotating:
             raise ConfigError(
                 f"counter_rotating must be false where zero is above 0, got true with zero={self.zero}: "
                 "states are scattered and gathered one way round the ring of replicas"
             )
         self._check_schedule()
+        self._check_stages()
+
+    def _check_stages(self) -> None:
+        if self.stages is None:
+            return
+        parts = self.model_parts
+        named = isinstance(self.stages[0], str)
+        wanted = parts - 1 if named else parts
+        if len(self.stages) != wanted:
+            what = (
+                f"{wanted} names, one for each part but the first" if named else f"{wanted} numbers of layers"
+            )
+            of_chunks = f" with {self.chunks} chunks each" if self.chunks > 1 else ""
+            near = [n for n in range(1, len(self.stages) + 2) if n * self.chunks == len(self.stages) + named]
+            would = f"; pp = {near[0]} would do" if near and near[0] > 1 else ""
+            raise ConfigError(
+                f"stages must be {what}, where pp is {self.pp}{of_chunks}, got {len(self.stages)}{would}"
+            )
 
     def _check_schedule(self) -> None:
         if self.schedule != "interleaved":

@@ -121,6 +121,8 @@ class Routes:
         link: NDArray[np.int64],
         weight: NDArray[np.float64],
         latency_us: NDArray[np.float64],
+        *,
+        in_order: bool = False,
     ) -> Routes:
         """Return routes from pair, link and weight of each entry, in any order.
 
@@ -130,6 +132,9 @@ class Routes:
         ----------
         latency_us
             Of each pair. [pairs] [us]
+        in_order
+            Links of a pair stay in the order of their first entries; else they are sorted. Where whole routes
+            are images of each other (as those of a torus are) groups of a job can only be folded in order.
 
         Examples
         --------
@@ -137,17 +142,23 @@ class Routes:
         >>> routes = Routes.of_entries(2, pair, link, weight, np.zeros(2))
         >>> routes.links.tolist(), routes.weight.tolist(), routes.start.tolist()
         ([5, 7], [1.0, 1.0], [0, 1, 2])
+        >>> pair, link, weight = np.array([0, 0, 0]), np.array([9, 3, 9]), np.array([0.5, 0.5, 0.5])
+        >>> [
+        ...     Routes.of_entries(1, pair, link, weight, np.zeros(1), in_order=in_order).links.tolist()
+        ...     for in_order in (False, True)
+        ... ]
+        [[3, 9], [9, 3]]
         """
         order = np.lexsort((link, pair))
         pair, link, weight = pair[order], link[order], weight[order]
         first = np.flatnonzero((np.diff(pair, prepend=-1) != 0) | (np.diff(link, prepend=-1) != 0))
         summed = np.add.reduceat(weight, first) if len(first) else weight
-        return cls(
-            start=np.searchsorted(pair[first], np.arange(pairs + 1)),
-            links=link[first],
-            weight=np.minimum(summed, 1.0),
-            latency_us=latency_us,
-        )
+        start = np.searchsorted(pair[first], np.arange(pairs + 1))
+        if in_order and len(first):
+            # Entry at which each (pair, link) was first seen.
+            seen = np.lexsort((np.minimum.reduceat(order, first), pair[first]))
+            first, summed = first[seen], summed[seen]
+        return cls(start=start, links=link[first], weight=np.minimum(summed, 1.0), latency_us=latency_us)
 
     @property
     def pairs(self) -> int:

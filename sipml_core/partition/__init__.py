@@ -10,6 +10,7 @@ from sipml_core.partition.partitioning import partition
 from sipml_core.partition.slices import SliceTimes
 from sipml_core.partition.splits import choose_splits, explain
 from sipml_core.partition.stages import cut_stages
+from sipml_core.partition.statedcuts import layers_of
 
 __all__ = [
     "Layout",
@@ -21,6 +22,7 @@ __all__ = [
     "cut_stages",
     "explain",
     "fixed_layout",
+    "layers_of",
     "leader_index",
     "leads",
     "partition",

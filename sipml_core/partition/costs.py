@@ -37,6 +37,8 @@ class Budget:
     prices: Prices
     #: Activations are made again on the way back, so they take no memory to speak of.
     recompute: bool = False
+    #: Of one parameter's gradient, kept and sent; None: that of its tensor. [bytes]
+    gradient_bytes: int | None = None
 
     def traffic_us(self, size_bytes: float) -> float:
         """Return the time that one device sends that many bytes to others of its group for. [us]"""
@@ -250,7 +252,7 @@ class _Costing:
                 if tensor.role is Role.GRADIENT:
                     key = self._key(op, operand, leader)
                     boxes = self.rule.boxes(key)
-                    size = self._largest(key) * tensor.element_bytes
+                    size = self._largest(key) * (self.budget.gradient_bytes or tensor.element_bytes)
                     holders = len(boxes.lo) // len(np.unique(boxes.lo, axis=0))
                     members = holders * self.budget.dp
                     total += self.budget.sync_us(2.0 * (members - 1) / members * size)
@@ -258,7 +260,8 @@ class _Costing:
 
     def _memory_bytes(self, index: int, cut: Cut) -> float:
         held = precision(self.graph.precision)
-        state_bytes = held.parameter_bytes + held.gradient_bytes + held.optimizer_bytes
+        gradient_bytes = self.budget.gradient_bytes or held.gradient_bytes
+        state_bytes = held.parameter_bytes + gradient_bytes + held.optimizer_bytes
         op = self.leading[index]
         parameters = sum(
             self._largest(self._key(op, operand, cut))

@@ -37,6 +37,7 @@ def choose_splits(
     recompute: bool = False,
     times: SliceTimes | None = None,
     stages: int = 1,
+    gradient_bytes: int | None = None,
 ) -> Layout:
     """Return the layout with the least estimated time of a training step.
 
@@ -67,6 +68,8 @@ def choose_splits(
         Of this graph, GPU and cluster; None: made here.
     stages
         Pipeline stages: a GPU has to hold one of as many parts of the model.
+    gradient_bytes
+        Of one parameter's gradient, kept and sent; None: that of its tensor. [bytes]
 
     Returns
     -------
@@ -82,7 +85,9 @@ def choose_splits(
         if not (np.isfinite(value) and value > 0):
             raise ConfigError(f"{name} must be positive, got {value}")
     times = times or SliceTimes(graph, gpu, cluster)
-    budget = Budget(mp=mp, tau_us=tau_us, dp=dp, prices=prices, recompute=recompute)
+    budget = Budget(
+        mp=mp, tau_us=tau_us, dp=dp, prices=prices, recompute=recompute, gradient_bytes=gradient_bytes
+    )
     return _best(split_costs(graph, times, budget), gpu.memory_bytes * stages).layout()
 
 

@@ -6,16 +6,25 @@ then, among the cuts that are nearly as balanced, those over which the least is 
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import TooManyStagesError
 from sipml_core.model import Op, OpGraph, Phase, Role
+from sipml_core.partition.statedcuts import stated_cuts
 
 Times = NDArray[np.float64]
 
 
-def cut_stages(graph: OpGraph, time_us: Times, stages: int, tolerance: float = 0.0) -> NDArray[np.int32]:
+def cut_stages(
+    graph: OpGraph,
+    time_us: Times,
+    stages: int,
+    tolerance: float = 0.0,
+    stated: Sequence[int | str] | None = None,
+) -> NDArray[np.int32]:
     """Return the stage of each op. [ops]
 
     Forward ops in their order are divided into `stages` contiguous parts; other ops are where the forward op
@@ -28,11 +37,13 @@ def cut_stages(graph: OpGraph, time_us: Times, stages: int, tolerance: float = 0
         Time of each op on the devices of a stage; those of the optimizer do not count. [ops]
     tolerance
         The slowest stage may take so much longer than with the best balance, if fewer bytes cross.
+    stated
+        Cuts that are taken instead, see `stated_cuts`.
 
     Raises
     ------
     ConfigError
-        There are more stages than forward ops.
+        There are more stages than forward ops; or there is no such cut as is stated.
 
     Examples
     --------
@@ -52,15 +63,23 @@ def cut_stages(graph: OpGraph, time_us: Times, stages: int, tolerance: float = 0
             f"got {stages}; lower pp or chunks"
         )
     number = {name: index for index, name in enumerate(forward)}
-    weight_us = np.zeros(len(forward))
-    for op, time in zip(graph.ops, time_us, strict=True):
-        if op.phase is not Phase.OPTIMIZER:
-            weight_us[number[leader[op.name]]] += time
-    first = _cuts(weight_us, crossing_bytes(graph), stages, tolerance)
+    if stated is None:
+        first = _cuts(_weights_us(graph, time_us, leader, number), crossing_bytes(graph), stages, tolerance)
+    else:
+        first = stated_cuts(graph, stated)
     stage_of = {name: int(np.searchsorted(first, index, side="right")) for name, index in number.items()}
     stage = {op.name: stage_of[leader[op.name]] for op in graph.ops}
     _move_sums(graph, stage)
     return np.array([stage[op.name] for op in graph.ops], dtype=np.int32)
+
+
+def _weights_us(graph: OpGraph, time_us: Times, leader: dict[str, str], number: dict[str, int]) -> Times:
+    """Return the time of each forward op with those that follow it, but for the optimizer's. [forward ops]"""
+    weight_us = np.zeros(len(number))
+    for op, time in zip(graph.ops, time_us, strict=True):
+        if op.phase is not Phase.OPTIMIZER:
+            weight_us[number[leader[op.name]]] += time
+    return weight_us
 
 
 def crossing_bytes(graph: OpGraph) -> Times:

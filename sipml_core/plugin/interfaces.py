@@ -236,6 +236,14 @@ class Workload(Component):
         """Return the model as it is on one of cp replicas that share sequences, of ep that share experts."""
         return self
 
+    def key_copies(self, mp: int) -> int:
+        """Return on how many GPUs of a group that spreads heads over mp each head of keys is; 1: on one."""
+        return 1
+
+    def copied(self, copies: int) -> Workload:
+        """Return the model with so many copies of each head of keys and values."""
+        return self
+
     @property
     def notes(self) -> tuple[str, ...]:
         """What a reader of a result should know of this model, a sentence each."""
@@ -318,9 +326,8 @@ class Communication(Component):
     #: No call costs anything: bytes at the bandwidth of the links, and latencies of routes, are all there is.
     free: ClassVar[bool] = False
 
-    @property
-    def channels(self) -> int:
-        """Multiprocessors of a GPU that its kernels take while a collective moves, from what computes there."""
+    def multiprocessors(self, gbps: float) -> int:
+        """Return how many multiprocessors its kernels take from what computes, to send at `gbps`."""
         return 0
 
     @abstractmethod

@@ -62,7 +62,12 @@ if TYPE_CHECKING:
     from sipml_core.report.sharedreport import shared_table, write_shared
     from sipml_core.report.sweepreport import sweep_footnotes, sweep_tables, write_sweep
     from sipml_core.report.tables import footnotes, result_tables
-    from sipml_core.report.validationreport import validation_lines, validation_table, write_predictions
+    from sipml_core.report.validationreport import (
+        memory_line,
+        validation_lines,
+        validation_table,
+        write_predictions,
+    )
     from sipml_core.report.whyreport import Why, why_tables
 
 #: What each file of the room gives to others.
@@ -172,6 +177,7 @@ _GIVES = {
         "result_tables",
     ),
     "validationreport": (
+        "memory_line",
         "validation_lines",
         "validation_table",
         "write_predictions",
@@ -206,6 +212,7 @@ __all__ = [
     "footnotes",
     "holds_run",
     "holds_search",
+    "memory_line",
     "new_figure",
     "option_rows",
     "pictures_of",

@@ -9,14 +9,14 @@ from typing import Any
 
 from rich.table import Table
 
-from sipml_core.cases import op_graph, op_layout
+from sipml_core.cases import balanced_graph, model_parts, op_graph, op_layout, op_times_us
 from sipml_core.errors import ConfigError, unknown
 from sipml_core.experiment import Experiment, Job
 from sipml_core.fields import format_us
-from sipml_core.model import CaseResult, Plan, Prices
+from sipml_core.model import CaseResult, Cluster, Plan, Prices
 from sipml_core.partition import Layout, explain
 from sipml_core.report.fitting import fitted
-from sipml_core.report.planreport import plan_table
+from sipml_core.report.planreport import StageContent, plan_tables, stage_contents
 from sipml_core.searching import SearchResult
 
 _CHOSEN = ("ops", "like it", "cut along", "as", "parts")
@@ -46,8 +46,20 @@ def strategy_tables(experiment: Experiment, width: int = 160) -> Iterable[Table]
                 shown.add(interconnect.cluster)
                 plan = job.plan(interconnect.cluster.gpus)
                 if len(shown) == 1 and (plan.pp > 1 or plan.micro_batches > 1):
-                    yield plan_table(job.label, plan)
+                    contents = _contents(experiment, job, plan, interconnect.cluster)
+                    yield from plan_tables(job.label, plan, contents, width)
                 yield layout_table(experiment, job, interconnect.label, plan, width)
+
+
+def _contents(experiment: Experiment, job: Job, plan: Plan, cluster: Cluster) -> list[StageContent]:
+    """Return what each stage of a plan holds; none where there is one stage."""
+    if plan.pp == 1:
+        return []
+    copies = job.key_copies(plan)
+    graph = op_graph(job.workload, plan.micro_samples, experiment.precision, plan.cp, plan.ep, copies)
+    prices = Prices.flat(cluster.bandwidth_gbps)
+    balanced = balanced_graph(graph, job.table.layout, experiment.gpu, cluster, plan, prices)
+    return stage_contents(graph, model_parts(balanced, plan), op_times_us(balanced), plan.pp)
 
 
 def winner_tables(experiment: Experiment, result: SearchResult, width: int = 160) -> Iterable[Table]:
@@ -71,7 +83,9 @@ def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan, wi
     by_label = {interconnect.label: interconnect for interconnect in experiment.interconnects}
     if topology not in by_label:
         raise ConfigError(unknown("topology", topology, by_label))
-    graph = op_graph(job.workload, plan.micro_samples, experiment.precision, plan.cp, plan.ep)
+    graph = op_graph(
+        job.workload, plan.micro_samples, experiment.precision, plan.cp, plan.ep, job.key_copies(plan)
+    )
     cluster = by_label[topology].cluster
     prices = Prices.flat(cluster.bandwidth_gbps)
     layout = op_layout(graph, job.table.layout, experiment.gpu, cluster, plan, prices)

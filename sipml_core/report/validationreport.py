@@ -12,23 +12,41 @@ from rich.text import Text
 
 from sipml_core.report.plots import figure_bytes, new_figure
 from sipml_core.report.resultfiles import plain_row, prepare_folder, to_csv, write_atomically
-from sipml_core.validating import ErrorSummary, Prediction
+from sipml_core.validating import ErrorSummary, Footprint, Prediction
 
 #: Names of the files.
-CSV_FILE, PICTURE = "measured.csv", "measured.png"
+CSV_FILE, MEMORY_FILE, PICTURE = "measured.csv", "footprints.csv", "measured.png"
 
 
-def write_predictions(found: Sequence[Prediction], folder: Path, picture: bool) -> list[Path]:
-    """Write measured.csv, and measured.png with `picture`; return the files."""
+def write_predictions(
+    found: Sequence[Prediction], memory: Sequence[Footprint], folder: Path, picture: bool
+) -> list[Path]:
+    """Write measured.csv, footprints.csv if there are any, measured.png with `picture`; return the files."""
     prepare_folder(folder)
-    columns = [*(field.name for field in attrs.fields(Prediction)), "error"]
-    rows = [{**plain_row(attrs.asdict(each)), "error": _rounded(each.error)} for each in found]
-    contents = {CSV_FILE: to_csv(rows, columns).encode()}
+    contents = {CSV_FILE: _csv(found, Prediction)}
+    if memory:
+        contents[MEMORY_FILE] = _csv(memory, Footprint)
     if picture:
         contents[PICTURE] = figure_bytes(_drawn(found), "png")
     for name, content in contents.items():
         write_atomically(folder / name, content)
     return [folder / name for name in contents]
+
+
+def _csv(found: Sequence[Prediction] | Sequence[Footprint], kind: type[Any]) -> bytes:
+    columns = [*(field.name for field in attrs.fields(kind)), "error"]
+    rows = [{**plain_row(attrs.asdict(each)), "error": _rounded(each.error)} for each in found]
+    return to_csv(rows, columns).encode()
+
+
+def memory_line(memory: Sequence[Footprint]) -> str:
+    """Return how far memory is from what was published."""
+    sizes = sorted(abs(each.error) for each in memory)
+    worst = max(memory, key=lambda each: abs(each.error))
+    return (
+        f"memory of the fullest GPU, {len(memory)} published footprints: median error "
+        f"{100 * sizes[len(sizes) // 2]:.1f} %, worst {100 * worst.error:+.1f} % ({worst.setup})"
+    )
 
 
 def _rounded(error: float | None) -> float | None:

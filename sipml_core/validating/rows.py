@@ -41,6 +41,11 @@ class MeasuredRow:
     reason: str = ""
 
 
+def column(doc: str, unit: str = "") -> Any:
+    """Declare a field that is a column of a file of results."""
+    return attrs.field(metadata={"doc": doc, "unit": unit})
+
+
 def read_csv(name: str) -> list[dict[str, str]]:
     """Return the rows of a file of this room's data."""
     text = (files("sipml_core.validating") / "data" / name).read_text(encoding="utf-8")
@@ -63,6 +68,7 @@ def training_tables(
     server_gbps: float | None = None,
     precision: str = "mixed",
     topology: Mapping[str, Any] | None = None,
+    kernels: str = "fused",
 ) -> dict[str, Any]:
     """Return an experiment on servers of 8 GPUs with a switch, or on `topology`.
 
@@ -79,7 +85,7 @@ def training_tables(
     return {
         "title": "validation",
         "cluster": {"gpus": gpus, "bandwidth_gbps": f"{port_gbytes_per_s} GB/s"},
-        "gpu": {"name": gpu, "precision": precision, "memory": "100 TB"},
+        "gpu": {"name": gpu, "precision": precision, "memory": "100 TB", "kernels": kernels},
         "communication": {"library": "nccl"},
         "framework": framework,
         "plan": {"layout": "megatron", "tau_us": 0.001, "optimizer_step": "last", **_ring(plan), **plan},
@@ -190,6 +196,7 @@ def vtrain_rows() -> Iterator[MeasuredRow]:
                     "global_batch": int(row["global_batch"]), "micro_batch": int(row["micro_batch"]),
                     "bucket_bytes": "1 TB", "recompute": "full" if several else "none",
                 },
+                kernels="fused" if several else "eager",
             )  # fmt: skip
             yield MeasuredRow(
                 name=f"{name}/{number}",
@@ -204,7 +211,7 @@ def vtrain_rows() -> Iterator[MeasuredRow]:
                 reason=too_large(tables["plan"], int(row["layers"])),
                 assumed="full recomputation, without which most would not fit; 8 x 200 Gb/s a server"
                 if several
-                else "no recomputation, vocabulary 51200",
+                else "no recomputation, vocabulary 51200, softmax not fused",
             )  # fmt: skip
 
 

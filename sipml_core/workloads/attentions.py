@@ -11,9 +11,9 @@ from collections.abc import Mapping
 
 import attrs
 
-from sipml_core.model import Exchanged, Split
+from sipml_core.model import Axis, Exchanged, Split
 from sipml_core.workloads import layers
-from sipml_core.workloads.builder import GraphBuilder
+from sipml_core.workloads.builder import Axes, GraphBuilder
 from sipml_core.workloads.layers import MASK_BYTES, STATISTIC_BYTES
 from sipml_core.workloads.modelshape import ROTARY, LatentAttention, ModelShape
 
@@ -35,7 +35,15 @@ class Projected:
 
 
 def attention(
-    b: GraphBuilder, name: str, x: str, shape: ModelShape, layer: int, *, fused: bool, context: int = 1
+    b: GraphBuilder,
+    name: str,
+    x: str,
+    shape: ModelShape,
+    layer: int,
+    *,
+    fused: bool,
+    context: int = 1,
+    copies: int = 1,
 ) -> str:
     """Append self-attention of a layer, its projections included; return what it makes. [n, s, h]
 
@@ -45,11 +53,14 @@ def attention(
         One kernel that keeps no tensor of all pairs of tokens (FlashAttention), or one for each step.
     context
         Context-parallel degree: the sequence of `x` is one part in so many, whose keys come from all.
+    copies
+        Each head of keys and values is on so many GPUs of a group, each with a part of its queries.
     """
+    trained, shape = shape, attrs.evolve(shape, groups=shape.groups * copies)
     if shape.latent is not None:
         made = _latent_projections(b, name, x, shape, shape.latent)
     else:
-        made = _projections(b, name, x, shape)
+        made = _projections(b, name, x, shape, trained.groups)
         if shape.head_norm:
             made = _head_norm(b, f"{name}.head_norm", made)
         if shape.positions == ROTARY:
@@ -84,23 +95,38 @@ def token_norm(b: GraphBuilder, name: str, x: str, *, rms: bool) -> str:
     return y
 
 
-def _projections(b: GraphBuilder, name: str, x: str, shape: ModelShape) -> Projected:
-    """Append queries, keys and values as one product; its weight has r + 2 heads for each group."""
+def _projections(b: GraphBuilder, name: str, x: str, shape: ModelShape, trained: int) -> Projected:
+    """Append queries, keys and values as one product; its weight has r + 2 heads for each group.
+
+    Where the model is trained with fewer heads of keys than `shape` has groups, these are copies, whose
+    weight is a tensor of its own: several groups read one head of it, and add up its gradient.
+    """
     n, s, i = b.shape(x)
     g, r, e = shape.groups, shape.heads // shape.groups, shape.head_size
     name = f"{name}.qkv"
-    weight = b.parameter(f"{name}.weight", (i, g, r + 2, e))
-    added = {b.parameter(f"{name}.bias", (g, r + 2, e)): "g * e"} if shape.projection_bias else {}
     made = Projected(f"{name}.q", f"{name}.k", f"{name}.v")
+    own = r + 2 if trained == g else r
+    weight = b.parameter(f"{name}.weight", (i, g, own, e))
+    reads: dict[str, Axes] = {x: "n s i", weight: "i g * e"}
+    if shape.projection_bias:
+        reads[b.parameter(f"{name}.bias", (g, own, e))] = "g * e"
+    copied: tuple[str, ...] = ()
+    if trained != g:
+        head = Axis("g", den=g // trained)
+        copied = (b.parameter(f"{name}.copied.weight", (i, trained, 2, e)),)
+        reads[copied[0]] = ("i", head, "*", "e")
+        if shape.projection_bias:
+            reads[b.parameter(f"{name}.copied.bias", (trained, 2, e))] = (head, "*", "e")
     b.op(
         name,
         "matmul",
         {"n": n, "s": s, "i": i, "g": g, "r": r, "e": e},
         {**_HEADS, "i": Split.ROW},
         flops=2.0 * n * s * i * g * (r + 2) * e,
-        reads={x: "n s i", weight: "i g * e", **added},
+        reads=reads,
         writes={made.queries: "n s g r e", made.keys: "n s g e", made.values: "n s g e"},
         factors=(x, weight),
+        saved=copied,
     )
     return made
 

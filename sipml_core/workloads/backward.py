@@ -162,7 +162,7 @@ class _Backward:
         else:
             self._add_like(tensor.name, name)
             self.contributions[tensor.name].append(name)
-        return Operand(name, tuple(Axis(axis.dim) for axis in target.axes))
+        return Operand(name, tuple(axis if axis.den > 1 else Axis(axis.dim) for axis in target.axes))
 
     def _add_like(self, tensor: str, name: str) -> str:
         model = self.builder.tensors[tensor]
@@ -200,13 +200,14 @@ def _over_targets(
 
     Where a target is read through a window (a convolution's input), the dimension runs over the
     positions of the target instead of those of the output, and the other operands are read
-    through the inverse window.
+    through the inverse window. Positions that several iterations share (den > 1: copies of a parameter) are
+    written by each of them: these are partial sums.
     """
     dims = dict(op.dims)
     inverse: dict[str, Axis] = {}
     for target in targets:
         for axis, size in zip(target.axes, builder.shape(target.tensor), strict=True):
-            if axis.dim is not None and axis != Axis(axis.dim):
+            if axis.dim is not None and axis != Axis(axis.dim) and axis.den == 1:
                 dims[axis.dim] = size
                 inverse[axis.dim] = inverse_window(axis)
     return dims, [

@@ -27,6 +27,8 @@ class Execution:
     fused: bool = True
     #: Replicas that share the sequence, of which this is one.
     context: int = 1
+    #: GPUs of a group on which each head of keys and values is.
+    copies: int = 1
     #: Of each layer of experts, by its number.
     experts: Mapping[int, ExpertPlan] = attrs.field(factory=dict)
 
@@ -99,8 +101,9 @@ def _layer(b: GraphBuilder, name: str, x: str, shape: ModelShape, run: Execution
     before = (lambda _, tensor: tensor) if shape.post_norm else norm
     after = norm if shape.post_norm else (lambda _, tensor: tensor)
     mixed = attention(
-        b, f"{name}.attention", before("norm1", x), shape, layer, fused=run.fused, context=run.context
-    )
+        b, f"{name}.attention", before("norm1", x), shape, layer,
+        fused=run.fused, context=run.context, copies=run.copies,
+    )  # fmt: skip
     x = after("norm1", added("residual1", mixed, x))
     inner = before("norm2", x)
     if layer in run.experts and shape.experts is not None:

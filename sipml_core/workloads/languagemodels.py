@@ -139,13 +139,31 @@ class LanguageModel(Workload):
 
     def check_plan(self, plan: Plan, layout: str) -> None:
         """See `Workload.check_plan`."""
-        if layout in ("tensor", "megatron", "sequence") and self.shape.groups % plan.mp:
-            raise ConfigError(
-                f"mp must divide the {self.shape.groups} heads of keys and values with layout {layout!r}, "
-                f"got {plan.mp}; nearest: {nearest_divisor(self.shape.groups, plan.mp)}"
-            )
+        if layout in ("tensor", "megatron", "sequence"):
+            self._check_heads(plan.mp, layout)
         self._check_context(plan.cp)
         self._check_spread(plan.ep)
+
+    def _check_heads(self, mp: int, layout: str) -> None:
+        """Refuse a group over which heads cannot be spread, each of keys on one GPU or copied to several."""
+        heads, groups = self.shape.heads, self.shape.groups
+        fits = [d for d in range(1, heads + 1) if heads % d == 0 and (groups % d == 0 or d % groups == 0)]
+        if mp not in fits:
+            or_copied = f", or be so many times them as divides the {heads} heads," if heads > groups else ""
+            raise ConfigError(
+                f"mp must divide the {groups} heads of keys and values{or_copied} with layout {layout!r}, "
+                f"got {mp}; nearest: {min(fits, key=lambda fit: abs(fit - mp))}"
+            )
+
+    def key_copies(self, mp: int) -> int:
+        """See `Workload.key_copies`."""
+        return max(mp // self.shape.groups, 1)
+
+    def copied(self, copies: int) -> LanguageModel:
+        """See `Workload.copied`."""
+        part = copy.copy(self)
+        part._execution = attrs.evolve(self._execution, copies=copies)
+        return part
 
     def _check_context(self, cp: int) -> None:
         if cp > 1 and (self.shape.patch or self.options.attention != "fused"):

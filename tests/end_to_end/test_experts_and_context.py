@@ -30,12 +30,13 @@ OTHERS = sorted({*load().names("topology")} - {*NETWORKS, "graph", "sip-torus"})
 
 @pytest.fixture(scope="module")
 def run(tmp_path_factory):
-    """run(model, gpus, options of the model, network, engine.fold, **plan): its row."""
+    """run(model, gpus, options of the model, network, engine.fold, memory of a GPU, **plan): its row."""
     folder = tmp_path_factory.mktemp("models")
 
     def simulate(
-        model, gpus, *, topology="elect-flat", fold="auto", options=(), library="ideal", network=(), **plan
-    ):
+        model, gpus, *, topology="elect-flat", fold="auto", options=(), library="ideal", network=(),
+        memory=80e9, **plan,
+    ):  # fmt: skip
         path = folder / f"{model['model_type']}.json"
         path.write_text(json.dumps(model))
         table = {"name": topology} | ({"server_gpus": 2} if topology == "elect-cluster" else {})
@@ -43,7 +44,7 @@ def run(tmp_path_factory):
         tables = {
             "title": "t",
             "cluster": {"gpus": gpus, "bandwidth_gbps": 100.0},
-            "gpu": {"name": "a100"},
+            "gpu": {"name": "a100", "memory": memory},
             "plan": {"mp": 1, "global_batch": 24, "layout": "tensor", "placer": "aligned", "tau_us": 0.01}
             | plan,
             "workload": [{"name": "hf", "file": str(path), **dict(options)}],
@@ -75,7 +76,7 @@ def keys_bytes(gpus, mp, dp, cp, gathers=2):
 @pytest.mark.parametrize(
     ("gpus", "mp", "dp", "ep"), [(2, 1, 2, 2), (3, 1, 3, 3), (8, 2, 4, 2), (8, 1, 8, 2), (24, 2, 12, 6)]
 )
-@pytest.mark.parametrize("zero", [0, 1])
+@pytest.mark.parametrize("zero", [0, 1, 3])
 def test_rows_of_experts(run, gpus, mp, dp, ep, zero):
     """Bytes of the formula; experts / e and their states; gradients summed by those that have the same."""
     plan = {"mp": mp, "dp": dp, "zero": zero}
@@ -90,15 +91,35 @@ def test_rows_of_experts(run, gpus, mp, dp, ep, zero):
     experts = LAYERS * EXPERTS * 3 * HIDDEN * INNER / mp
     shared = [experts * 2, experts * 2, experts * 12]
     for name, size, level in zip(("parameters", "gradients", "optimizer"), shared, (3, 2, 1), strict=True):
+        if zero >= level == 3:
+            continue  # and what is gathered: see the next test
         before, after = (getattr(row, f"memory_{name}_bytes") for row in (alone, spread))
         # Optimizer states are divided by the replicas that have the same experts: fewer than all.
         saved = size * (1 - 1 / ep) if zero < level else size / dp - size / ep / (dp / ep)
         assert before - after == pytest.approx(saved, abs=1)
-    # Each replica sums its part of the experts over dp / ep in place of all of them over dp.
-    ring = 2 * experts * 2 * mp
+    # Each replica sums its part of the experts over dp / ep in place of all of them over dp; parameters that
+    # are shared are gathered twice and scattered once.
+    ring = (3 if zero == 3 else 2) * experts * 2 * mp
     assert alone.gradient_bytes - spread.gradient_bytes == pytest.approx(
         ring * (dp - 1) - ring * (dp / ep - 1)
     )
+
+
+@pytest.mark.parametrize(("dp", "ep"), [(6, 1), (6, 3), (6, 6)])
+def test_parameters_of_experts_are_shared_by_those_who_have_the_same(run, dp, ep):
+    """16 bytes a parameter / dp, of experts / ep / (dp / ep); gathered at once is at most all, and of experts
+    that no other replica has nothing. A bucket for all: a pass gathers all that it uses."""
+    plan = {"dp": dp, "ep": ep, "bucket_bytes": 1e9}
+    whole, shared = (run(MIXTRAL, dp, zero=zero, **plan) for zero in (0, 3))
+    experts = LAYERS * EXPERTS * 3 * HIDDEN * INNER / ep
+    others = whole.memory_parameters_bytes / 2 - experts
+    part = others / dp + experts / (dp // ep)
+    gathered = others + (experts if dp > ep else 0)
+    assert shared.memory_gradients_bytes == pytest.approx(2 * part)
+    assert shared.memory_optimizer_bytes == pytest.approx(12 * part)
+    assert shared.memory_parameters_bytes == pytest.approx(2 * part + 2 * gathered)
+    sent = 3 * 2 * (others * (dp - 1) / dp + experts * (dp // ep - 1) / (dp // ep))
+    assert shared.gradient_bytes == pytest.approx(dp * sent, rel=1e-12)
 
 
 @pytest.mark.parametrize("library", ["ideal", "nccl"])
@@ -131,17 +152,19 @@ def test_circuits_are_planned_for_what_a_library_sends(run, topology):
     assert folded.iteration_us == pytest.approx(full.iteration_us, rel=1e-9)
 
 
-@pytest.mark.parametrize(("zero", "times"), [(1, 1.0), (2, 1.5)])
-def test_states_of_experts_that_several_devices_have(run, zero, times):
+@pytest.mark.parametrize(("zero", "others", "experts"), [(0, 14, 12), (1, 14, 12), (2, 21, 18), (3, 38, 28)])
+def test_states_of_experts_that_several_devices_have(run, zero, others, experts):
     """Cut along samples, both GPUs of a group have all parameters and sum them with the replicas'.
 
-    Sharing states sends as much as an all-reduce; with gradients shared over m = 2 micro-batches (m + 1) / 2
-    times as much.
+    Of all 8 GPUs, 4 replicas and m = 2 micro-batches, 2 replicas with the same experts: 2 (n - 1) pieces for
+    n = 8 and twice for n = 4; as many shared; (m + 1) / 2 times with gradients shared; with parameters shared
+    3 m 8 (1 - 1 / 4) and 3 m 8 (1 - 1 / 2), and 8 / 4 and 8 / 2 to add up over the two GPUs of each group.
     """
     plan = {"mp": 2, "dp": 4, "ep": 2, "layout": "sample", "micro_batch": 3}
     whole, shared = (run(MIXTRAL, 8, zero=level, **plan) for level in (0, zero))
-    assert whole.gradient_bytes > 0
-    assert shared.gradient_bytes == pytest.approx(times * whole.gradient_bytes, rel=1e-12)
+    of_experts = LAYERS * EXPERTS * 3 * HIDDEN * INNER * 2 / 2
+    of_others = whole.memory_gradients_bytes - of_experts
+    assert shared.gradient_bytes == pytest.approx(others * of_others + experts * of_experts, rel=1e-12)
 
 
 @pytest.mark.parametrize(
@@ -188,7 +211,7 @@ def test_degrees_of_one_change_nothing(run, model):
     "plan",
     [
         {"dp": 8, "ep": 2},
-        {"mp": 2, "dp": 4, "ep": 2, "pp": 1, "zero": 2, "micro_batch": 3},
+        {"mp": 2, "dp": 4, "ep": 2, "pp": 1, "zero": 3, "micro_batch": 3},
         {"cp": 2, "dp": 4, "ep": 2, "micro_batch": 2},
         {"cp": 2, "dp": 2, "pp": 2, "ep": 2, "micro_batch": 6},
     ],
@@ -204,6 +227,30 @@ def test_folding_is_exact_on_every_network(run, topology, plan):
         flat = run(MIXTRAL, 8, **plan)
         assert whole.expert_bytes == pytest.approx(flat.expert_bytes, rel=1e-12)
         assert whole.context_bytes == pytest.approx(flat.context_bytes, rel=1e-12)
+
+
+@pytest.mark.parametrize(("blocks", "switches", "needed"), [(1, 3, 6), (2, 5, 7)])
+def test_rows_are_passed_on_where_circuits_are_few(run, blocks, switches, needed):
+    """Six replicas send each other rows: refused with few circuits, or passed on over a grid of 2 x 3.
+
+    Three of five peers are beside a GPU, the others two hops away: 7 / 5 of the bytes. Of the ring through a
+    block for gradients, four of six steps are one hop and two are two; all are straight that leave a block.
+    """
+    plan = {"dp": 6 * blocks, "ep": 6, "topology": "sip-ocs", "network": {"switches": switches}}
+    refused = run(MIXTRAL, 6 * blocks, **plan)
+    assert refused.reason.endswith(f"it takes {needed}, or forwarding = true")
+    folded, whole = (
+        run(MIXTRAL, 6 * blocks, forwarding=True, fold=fold, **plan) for fold in ("auto", "never")
+    )
+    assert "rows of experts are passed on over a grid of 2 x 3 replicas, axis by axis" in whole.notes
+    assert folded.iteration_us == pytest.approx(whole.iteration_us, rel=1e-9)
+    straight = run(MIXTRAL, 6 * blocks, dp=6 * blocks, ep=6)
+    assert whole.expert_bytes == straight.expert_bytes
+    passed_on = whole.network_bytes - straight.expert_bytes * 7 / 5
+    if blocks == 1:
+        assert passed_on == pytest.approx(straight.gradient_bytes * 8 / 6, rel=1e-12)
+    else:
+        assert straight.gradient_bytes < passed_on < straight.gradient_bytes * 8 / 6
 
 
 @pytest.mark.parametrize("topology", OTHERS)
@@ -300,7 +347,6 @@ def test_shares_of_ranks_are_those_of_their_experts():
             "ep must divide the dp=8 replicas over which experts are spread, got 3",
         ),
         (MIXTRAL, {"dp": 8, "ep": 4}, "plan.ep must divide the 6 experts of a layer, got 4; nearest: 3"),
-        (MIXTRAL, {"dp": 8, "ep": 2, "zero": 3}, "zero must be at most 2 where experts are spread, got 3"),
         (LLAMA, {"dp": 8, "ep": 2}, "plan.ep must be 1, got 2: 'hf' has no experts"),
         (LLAMA, {"cp": 16, "dp": 1}, "cp must divide 8 GPUs, got 16; nearest: 8 or 4"),
         (
@@ -337,3 +383,25 @@ def test_other_models_have_neither():
     }
     with pytest.raises(ConfigError, match=r"plan\.cp must be 1 for 'resnet50', got 2"):
         read_experiment(tables, load())
+
+
+@pytest.mark.parametrize(
+    ("model", "plan", "named", "wider"),
+    [
+        (MIXTRAL, {"dp": 6, "micro_batch": 1}, {"ep": 3}, "ep"),
+        (LLAMA, {"dp": 4, "micro_batch": 6}, {"cp": 2, "dp": 2}, "cp"),
+    ],
+    ids=["experts", "context"],
+)
+def test_a_refusal_names_the_degree_that_divides_what_does_not_fit(run, model, plan, named, wider):
+    """On GPUs that have just what the named plan needs: it runs there."""
+    needed = run(model, plan["dp"], **{**plan, **named}).memory_bytes
+    refused = run(model, plan["dp"], memory=needed, **plan)
+    assert refused.status == "infeasible"
+    assert " and ".join(f"{name} = {value}" for name, value in named.items()) in refused.reason
+    assert f"raise mp or {wider}" in refused.reason
+    assert run(model, plan["dp"], memory=needed, **{**plan, **named}).status == "ok"
+
+
+def test_a_model_without_experts_is_not_told_to_spread_them(run):
+    assert run(LLAMA, 4, memory=1e5, dp=4).reason.endswith("the GPU has 100 kB; raise mp")

@@ -1,5 +1,6 @@
 """Runs with a communication library and a host that take time."""
 
+import attrs
 import pytest
 
 from sipml_core.cases import run_experiment
@@ -71,6 +72,26 @@ def test_experts_and_context_pay_the_library_too(run, tmp_path, plan):
     # Each of the calls is in the way of what follows it, but for some of the backward pass.
     assert slower - slow == pytest.approx(slow - free, rel=0.3)
     assert 50.0 * calls <= slow - free <= 130.0 * calls
+
+
+def test_gpus_compute_slower_while_gradients_are_summed(run):
+    """24 of 108 multiprocessors are taken while buckets move beside the backward pass, and no longer.
+
+    Folding changes nothing: every replica sends when the first does.
+    """
+    at = {
+        "gpu": {"name": "a100-80gb"}, "plan": {"mp": 1, "dp": 4, "bucket_bytes": "100 kB"},
+        "cluster": {"bandwidth_gbps": "300 GB/s"},
+    }  # fmt: skip
+    none = run(**at, communication={"library": "nccl", "channels": 0})
+    taken = run(**at, communication={"library": "nccl"})
+    assert none.compute_us < taken.compute_us < none.compute_us / (1 - 24 / 108)
+    unfolded = run(**at, communication={"library": "nccl"}, engine={"fold": "never"})
+    assert attrs.evolve(unfolded, notes=taken.notes) == taken
+    blocking = {**at, "plan": {"mp": 4, "dp": 1}}
+    assert run(**blocking, communication={"library": "nccl"}).compute_us == pytest.approx(
+        run(**blocking, communication={"library": "nccl", "channels": 0}).compute_us, rel=0.01
+    )
 
 
 def test_start_up_of_tensor_parallelism_by_hand(run):

@@ -223,3 +223,28 @@ def test_what_is_out_of_reach_is_passed_on(registry, zero):
     assert folded.iteration_us == pytest.approx(full.iteration_us, rel=1e-9)
     assert any(note.startswith("simulated 1 of 4") for note in folded.notes)
     assert near.iteration_us > 0
+
+
+def test_one_slow_stage_bounds_the_pipeline(registry):
+    """On a network that takes no time: the slowest stage does all micro-batches in a row; before the last one
+    does, and after, one of them passes all others. Stages stated as the balanced ones are the same run."""
+    job = {"workload": {**GPT, "layers": 8, "vocabulary": 8}, "cluster": {"bandwidth_gbps": 1e9}}
+    at = {"mp": 1, "pp": 4, "dp": 1, "global_batch": 16, **job}
+    balanced = run(registry, tables(FLAT, **at))
+    stated = run(registry, tables(FLAT, **at, stages=["layer2", "layer4", "layer6"]))
+    assert attrs.evolve(stated, notes=()) == attrs.evolve(balanced, notes=())
+    for stages in ([1, 1, 1, 5], [5, 1, 1, 1], ["layer1", "layer2", "layer7"]):
+        slow = run(registry, tables(FLAT, **at, stages=stages))
+        passes_us = (4 * slow.compute_us - slow.compute_max_us) / 16
+        assert slow.compute_max_us <= slow.iteration_us <= slow.compute_max_us + passes_us
+        assert slow.iteration_us > 1.5 * balanced.iteration_us
+
+
+def test_stated_parts_with_chunks_go_round_the_stages(registry):
+    """Two chunks: the first stage has the first and the third part of four, and most of the work."""
+    at = {"mp": 1, "pp": 2, "dp": 1, "schedule": "interleaved", "chunks": 2, "workload": {**GPT, "layers": 8}}
+    uneven, even = (
+        run(registry, tables(FLAT, **at, stages=stages)) for stages in ([3, 1, 3, 1], [2, 2, 2, 2])
+    )
+    assert uneven.compute_us == pytest.approx(even.compute_us)
+    assert uneven.compute_max_us > 1.3 * even.compute_max_us

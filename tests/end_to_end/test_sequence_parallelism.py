@@ -1,10 +1,12 @@
 """Sequence parallelism, the default of [plan]: pieces and bytes kept, against Korthikanti et al. 2022."""
 
 import json
+import re
 
 import pytest
 
 from sipml_core.cases import run_experiment
+from sipml_core.errors import ConfigError
 from sipml_core.experiment import read_experiment
 from sipml_core.plugin import load
 
@@ -16,7 +18,7 @@ def run(tmp_path_factory):
     """run(layers, **plan): the row of a Llama, one sample a micro-batch on one replica."""
     path = tmp_path_factory.mktemp("models") / "llama.json"
 
-    def simulate(layers, mp, topology="elect-flat", fold="auto", gbps=100.0, **plan):
+    def simulate(layers, mp, topology="elect-flat", fold="auto", gbps=100.0, groups=HEADS // 2, **plan):
         path.write_text(
             json.dumps(
                 {
@@ -25,7 +27,7 @@ def run(tmp_path_factory):
                     "intermediate_size": INNER,
                     "num_hidden_layers": layers,
                     "num_attention_heads": HEADS,
-                    "num_key_value_heads": HEADS // 2,
+                    "num_key_value_heads": groups,
                     "vocab_size": 128,
                     "max_position_embeddings": SEQUENCE,
                 }
@@ -34,7 +36,7 @@ def run(tmp_path_factory):
         own = {"global_batch": 2, "micro_batch": 1}
         tables = {
             "title": "t",
-            "cluster": {"gpus": mp * plan.get("dp", 1), "bandwidth_gbps": gbps},
+            "cluster": {"gpus": mp * plan.get("dp", 1) * plan.get("cp", 1), "bandwidth_gbps": gbps},
             "gpu": {"name": "a100"},
             "plan": {**own, "mp": mp, **plan},
             "workload": [{"name": "hf", "file": str(path)}],
@@ -110,3 +112,49 @@ def test_folding_stays_exact(run, topology):
     )
     assert folded.status == whole.status == "ok"
     assert folded.iteration_us == pytest.approx(whole.iteration_us, rel=1e-9)
+
+
+@pytest.mark.parametrize(
+    ("plan", "more"),
+    [
+        ({}, 2 * (1 - 1 / 2)),
+        ({"layout": "megatron"}, 2 * (1 - 1 / 2)),
+        ({"dp": 2, "zero": 1, "layout": "tensor"}, 2 * (1 - 1 / 4) - 2 * (1 - 1 / 2)),
+        ({"cp": 2}, 2 * (1 - 1 / 4) - 2 * (1 - 1 / 2)),
+    ],
+    ids=str,
+)
+def test_copies_of_a_head_of_keys(run, plan, more):
+    """Two heads of keys on four GPUs: each has one, as of four heads on four GPUs, and two have the same.
+
+    Everything is what it is with four heads, but the two sum the gradient of M = 2 h e elements that they
+    share, with the d c replicas' in one ring: 2 M (1 - 1 / n) in place of 2 M (1 - 1 / (d c)).
+    """
+    own, copied = (run(2, 4, groups=groups, tau_us=0.01, placer="aligned", **plan) for groups in (4, 2))
+    gpus = 4 * plan.get("dp", 1) * plan.get("cp", 1)
+    copied_bytes = 2 * (2 * HIDDEN * HIDDEN // HEADS) * 2  # of two layers, 2 bytes each
+    assert copied.gradient_bytes - own.gradient_bytes == pytest.approx(gpus * more * copied_bytes, rel=1e-12)
+    for column in ("tensor_bytes", "context_bytes", "memory_bytes", "memory_activations_bytes"):
+        assert getattr(copied, column) == pytest.approx(getattr(own, column), rel=1e-12), column
+    assert copied.compute_us == pytest.approx(own.compute_us, rel=1e-3)
+
+
+@pytest.mark.parametrize(
+    ("groups", "mp", "message"),
+    [
+        (
+            2,
+            3,
+            "plan.mp must divide the 2 heads of keys and values, or be so many times them as divides the 8",
+        ),
+        (4, 16, "heads, with layout 'sequence', got 16; nearest: 8"),
+        (
+            8,
+            16,
+            "plan.mp must divide the 8 heads of keys and values with layout 'sequence', got 16; nearest: 8",
+        ),
+    ],
+)
+def test_heads_that_cannot_be_spread(run, groups, mp, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        run(1, mp, groups=groups)

@@ -45,7 +45,7 @@ MAY_IMPORT = {
     "sharing": {*STEPS, "cases"},
     "sweeping": {*SEARCHED, "searching"},
     "reproduce": {*SEARCHED, "searching", "sweeping"},
-    "validating": {*STEPS, "cases", "executing"},
+    "validating": {*STEPS, "cases", "executing", "store"},
     "calibrating": {*STEPS, "cases"},
     "report": {*SEARCHED, "searching", "sharing", "sweeping", "reproduce", "validating"},
     "templates": CONTRACT,

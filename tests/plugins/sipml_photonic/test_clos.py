@@ -107,3 +107,14 @@ def test_more_links_up_than_there_are_is_refused_with_the_group():
 def test_impossible_networks_are_refused_in_one_line(build, options, told):
     with pytest.raises(ConfigError, match=told):
         build("sip-ocs-clos", 16, **options)
+
+
+def test_who_waits_comes_next(build, registry):
+    """GPU 0 has one circuit and asks for two: for GPU 2, which wants ten times as much, then for GPU 1."""
+    control = build("sip-ocs-clos", 8, switches=1, group_gpus=4, interval_us=20_000.0).circuits
+    exact = registry.find("scheduler", "clos-exact")
+    traffic, plan, peers = TrafficMatrix.from_pairs(8, [0, 0], [1, 2], [1.0, 10.0]), None, []
+    for _ in range(3):
+        plan = planned(exact(exact.Options()), control, traffic, plan)
+        peers.append(plan.dst.tolist())
+    assert peers == [[2], [1], [2]]

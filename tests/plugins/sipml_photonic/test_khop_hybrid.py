@@ -3,8 +3,11 @@
 import numpy as np
 import pytest
 
+from sipml_core.engine import simulate
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError
-from sipml_core.model import CircuitPlan
+from sipml_core.model import CircuitPlan, Network, TrafficMatrix
+from sipml_core.scheduling import driven, planned
+from sipml_core.testing.jobs import transfers_only
 
 
 def test_a_transceiver_passes_dead_slots_within_its_reach(build, crossed):
@@ -36,6 +39,28 @@ def test_who_has_no_circuit_goes_by_its_card(build, crossed, time_us):
 def test_without_cards_a_second_partner_cannot_be_served(build, time_us):
     with pytest.raises(InfeasibleError, match="0->2"):
         time_us(build("sip-khop", 8, reach=2), {(0, 1): 2e6, (0, 2): 1e6}, "khop-matching")
+
+
+def test_who_waits_comes_next(build, registry):
+    """0 asks for 1 and, ten times as much, for 2: one plan each in turn, though its queue never moves."""
+    control = build("sip-khop", 8, reach=2, card_gbps=100, interval_us=100.0).circuits
+    matching = registry.find("scheduler", "khop-matching")
+    traffic, plan, partners = TrafficMatrix.from_pairs(8, [0, 0], [1, 2], [1.0, 10.0]), None, []
+    for _ in range(4):
+        plan = planned(matching(matching.Options()), control, traffic, plan)
+        partners.append(plan.dst[plan.src == 0].tolist())
+    assert partners == [[2], [1], [2], [1]]
+
+
+def test_the_first_in_a_queue_is_not_kept_out_by_what_waits_behind_it(build, registry):
+    """By sender's queues: 0.1 MB to GPU 1 is first, 10 MB to GPU 2 behind it would win every plan."""
+    tasks = transfers_only(8, np.array([0, 0], np.int32), np.array([1, 2], np.int32), np.array([1e5, 1e7]))
+    matching = registry.find("scheduler", "khop-matching")
+    scheduler, window = matching(matching.Options()), registry.find("estimator", "window")
+    fabric = build("sip-khop", 8, reach=2, interval_us=100.0)
+    network, driver = driven(fabric, scheduler, window(window.Options()), tasks, Network.of(fabric, tasks))
+    timeline = simulate(tasks, network, driver=driver, queue="source", max_wall_s=20.0)
+    assert timeline.end_us[0] < timeline.end_us[1] < np.inf
 
 
 def test_a_transceiver_with_two_partners_is_refused(build):

@@ -61,7 +61,7 @@ def test_the_engines_agree_on_slowed_tasks(kit, seed):
 
 
 def test_where_nothing_slows_no_bit_changes(kit):
-    """Transfers may be marked, and lose nothing of a GPU; or a part may be lost, and no transfer be marked."""
+    """Transfers are marked, and no part of a GPU is lost; or a part would be, and no transfer is marked."""
     tasks, network = kit.random_job(np.random.default_rng(1))
     plain = simulate(tasks, network)
     for changed in (

@@ -78,10 +78,10 @@ def test_time_grows_with_each_dimension(gpu):
 
 
 def test_large_products_reach_what_was_fitted():
-    """0.76 of 312 TFLOP/s, where tiles and waves are all but full."""
+    """0.78 of 312 TFLOP/s, where tiles and waves are all but full."""
     asked = work(m=16384, n=16384, k=8192)
     tflops = asked.flops / A100Sxm80(A100Sxm80.Options()).compute_us(asked) / 1e6
-    assert 0.72 * 312 < tflops <= 0.76 * 312
+    assert 0.74 * 312 < tflops <= 0.78 * 312
 
 
 def test_a_product_of_unknown_shape_goes_by_the_efficiency_of_its_kind():
@@ -101,6 +101,28 @@ def test_fp8_is_for_products_of_weights_alone():
     assert mixed == fp8
 
 
+def test_what_a_product_in_fp8_reads_is_cast_first():
+    """8192 x 8192 elements, 2 bytes read and 2 written at 0.85 of 7700 GB/s; half when going backward."""
+    model = B200Sxm(B200Sxm.Options(bandwidth_efficiency={"other": 0.85}))
+    asked = work(precision="fp8")
+    cast_us = 4 * 8192**2 / (7700e3 * 0.85)
+    assert model.op_time_us(asked) == pytest.approx(model.compute_us(asked) + 3.0 + cast_us)
+    backward = attrs.evolve(asked, phase=Phase.BACKWARD)
+    assert model.op_time_us(asked) - model.op_time_us(backward) == pytest.approx(cast_us / 2)
+    assert model.op_time_us(work()) == pytest.approx(model.compute_us(work()) + 3.0)
+
+
+def test_eager_kernels_pass_over_scores_several_times():
+    """Softmax of 4 bytes an element takes 36, its gradient 40 where one kernel moves 6; products the same."""
+    fused, eager = (A100Sxm80(A100Sxm80.Options(kernels=kernels)) for kernels in ("fused", "eager"))
+    scores = attrs.evolve(work(kind="softmax", products=False), flops=0.0, memory_bytes=4e9)
+    assert eager.memory_us(scores) == pytest.approx(9 * fused.memory_us(scores))
+    assert fused.memory_us(scores) == pytest.approx(4e9 / (2039e3 * 0.85))
+    gradient = attrs.evolve(scores, phase=Phase.BACKWARD)
+    assert eager.memory_us(gradient) == pytest.approx(40 / 6 * fused.memory_us(gradient))
+    assert eager.op_time_us(work()) == fused.op_time_us(work())
+
+
 @pytest.mark.parametrize("gpu", [A100, A100Sxm80])
 def test_a_gpu_without_fp8_says_so(gpu):
     with pytest.raises(ConfigError, match=r"gpu\.precision: .* has no 'fp8'; it has fp32, tf32, mixed"):
@@ -108,10 +130,10 @@ def test_a_gpu_without_fp8_says_so(gpu):
 
 
 def test_tf32_of_matrices_is_no_longer_that_of_convolutions():
-    """0.76 of 156 TFLOP/s for products; 0.25 for what is no product."""
+    """0.78 of 156 TFLOP/s for products; 0.25 for what is no product."""
     model = A100Sxm80(A100Sxm80.Options())
     asked = work(m=16384, n=16384, precision="tf32")
-    assert asked.flops / model.compute_us(asked) / 156e6 == pytest.approx(0.76, rel=0.04)
+    assert asked.flops / model.compute_us(asked) / 156e6 == pytest.approx(0.78, rel=0.04)
     other = attrs.evolve(asked, kind="conv", products=())
     assert other.flops / model.compute_us(other) / 156e6 == pytest.approx(0.25)
 

@@ -5,9 +5,11 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from sipml_core.cases import op_layout
 from sipml_core.errors import ConfigError
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.opgraph import Split
+from sipml_core.model.plan import Plan
 from sipml_core.model.prices import Prices
 from sipml_core.partition.costs import Budget, split_costs
 from sipml_core.partition.layouts import FIXED_LAYOUTS, fixed_layout, leader_index
@@ -58,8 +60,8 @@ def mlp(samples, tokens, width, hidden):
     return training_step(b)
 
 
-def costs_of(graph, mp=4, tau_us=0.001, dp=2, gbps=8.0):
-    budget = Budget(mp=mp, tau_us=tau_us, dp=dp, prices=Prices.flat(gbps))
+def costs_of(graph, mp=4, tau_us=0.001, dp=2, gbps=8.0, **more):
+    budget = Budget(mp=mp, tau_us=tau_us, dp=dp, prices=Prices.flat(gbps), **more)
     return split_costs(graph, SliceTimes(graph, GPU, CLUSTER), budget)
 
 
@@ -132,6 +134,31 @@ def test_synchronisation_of_sharded_and_replicated_parameters():
     sync_us = {cut.dim: us for cut, us in zip(fc1.cuts, fc1.sync_us, strict=True)}
     expected = {None: 33.280, "n": 58.240, "s": 58.240, "o": 8.320, "i": 8.192 + 0.896}
     assert sync_us == pytest.approx(expected)
+
+
+def test_larger_gradients_take_longer_and_more_memory():
+    """Of twice the bytes they are synchronised for twice the time; of 4 + 4 + 8 bytes of state a parameter in
+    fp32 the gradient's 4 become 8, which is 20 / 16 of it. Nothing else changes."""
+    graph = mlp(4, 8, 64, 128)
+    usual, larger = (costs_of(graph, recompute=True, gradient_bytes=size).variables for size in (None, 8))
+    for one, other in zip(usual, larger, strict=True):
+        assert other.sync_us == pytest.approx(2 * one.sync_us)
+        assert other.memory_bytes == pytest.approx(one.memory_bytes * 20 / 16)
+        assert other.compute_us.tolist() == one.compute_us.tolist()
+        assert other.traffic_us.tolist() == one.traffic_us.tolist()
+    assert any(variable.sync_us.any() for variable in usual)
+
+
+def test_fp32_gradients_of_a_plan_are_those_of_its_layout():
+    """Mixed precision, one device a group, so that nothing can be cut: 4 bytes are sent in place of 2."""
+    graph = Gpt(Gpt.Options(layers=1, hidden=64, heads=4, sequence=32, vocabulary=100)).graph(2, "mixed")
+    sums = []
+    for fp32 in (False, True):
+        plan = Plan(mp=1, dp=4, global_batch=8, fp32_gradients=fp32)
+        layout = op_layout(graph, "auto", GPU, CLUSTER, plan, Prices.flat(100.0))
+        sums.append(sum(choice.sync_us for choice in layout.choices))
+    assert sums[1] == pytest.approx(2 * sums[0])
+    assert sums[0] > 0
 
 
 def test_column_then_row_where_weights_outweigh_the_batch():

@@ -2,7 +2,10 @@
 
 import pytest
 
-from sipml_core.validating import ErrorSummary, measured_rows, predict
+from sipml_core.executing import InThisProcess
+from sipml_core.store import ResultStore
+from sipml_core.validating import ErrorSummary, measured_rows, predict, predictions
+from sipml_core.validating.footprints import footprint, footprint_rows
 from sipml_core.validating.trainingrows import model_flops, sc21_flops
 
 
@@ -73,6 +76,30 @@ def test_some_rows_are_predicted(registry, by_name, name, largest):
     found = predict(by_name[name], registry)
     assert found.reason == ""
     assert abs(found.error) < largest
+
+
+def test_a_second_run_takes_what_the_store_has(tmp_path, by_name, monkeypatch):
+    """The same answer without a simulation; a row that cannot be run is asked again."""
+    rows = [by_name["nccl-h100/all_gather/2/512"], by_name["mlperf51/llama31_405b/tyche_512"]]
+    first = predictions(rows, InThisProcess(), ResultStore(tmp_path))
+    monkeypatch.setattr("sipml_core.validating.suite._collective_us", None)
+    assert predictions(rows, InThisProcess(), ResultStore(tmp_path)) == first
+    assert first[0].predicted_us > 0
+    assert first[1].reason
+
+
+@pytest.mark.parametrize(
+    "name",
+    [
+        "simumax-b200/70b/tp8",
+        pytest.param("simumax-b200/405b/cp8/32k", marks=pytest.mark.slow),
+        "zero/7.5b/gradients",
+    ],
+)
+def test_memory_is_within_a_tenth_of_what_was_published(registry, name):
+    """docs/validation.md has all."""
+    row, counted, published_bytes = next(each for each in footprint_rows() if each[0].name == name)
+    assert abs(footprint(row, counted, published_bytes, registry).error) < 0.10
 
 
 def test_a_row_that_cannot_be_run_is_kept_with_its_reason(registry, by_name):
