@@ -4,9 +4,10 @@ python benchmarks/leave_one_source_out.py    # docs/results/measured.csv -> docs
 
 For each source, the efficiency of matrix products of its GPU is multiplied by the factor that makes the
 median error of the other sources with that GPU zero, each source counting alike, rows that constants were
-fitted to and others together. A time is taken to follow the efficiency e as e^-k; k of each row is found by
-running it once more with an efficiency 5 % higher (of vTrain's many rows on one server, every sixteenth).
-Constants that all GPUs share (the host's time, the memory's share, the deviation between GPUs) stay.
+fitted to and others together. A time is taken to follow the efficiency e as e^-k; k is found by running
+rows once more with an efficiency 5 % higher: the three of each source that are quickest to run, of which
+the median is taken for all of it. Constants that all GPUs share (the host's time, the memory's share, the
+deviation between GPUs) stay.
 """
 
 from __future__ import annotations
@@ -14,7 +15,7 @@ from __future__ import annotations
 import csv
 import math
 import statistics
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -25,33 +26,43 @@ from sipml_core.validating import MeasuredRow, measured_rows, predict
 
 RESULTS = Path(__file__).resolve().parents[1] / "docs" / "results"
 STEP = 1.05
-#: Of vTrain's rows on one server one in so many is run again.
-SAMPLE = 16
+#: Rows of each source that are run again.
+AGAIN = 3
 
 
 def main() -> None:
     """Write left_out.csv."""
     with (RESULTS / "measured.csv").open(newline="", encoding="utf-8") as file:
         known = {row["name"]: row for row in csv.DictReader(file) if row["predicted_us"]}
-    log_error, exponent, of = {}, {}, {}
-    for row in _sampled(known):
-        predicted_us = float(known[row.name]["predicted_us"])
-        log_error[row.name] = math.log(predicted_us / row.measured_us)
-        exponent[row.name] = math.log(predicted_us / _faster_us(row)) / math.log(STEP)
-        of.setdefault((_gpu(row), row.family), []).append(row.name)
-    lines = [_left_out(key, of, log_error, exponent) for key in of]
+    predicted_us = {name: float(row["predicted_us"]) for name, row in known.items()}
+    of: dict[tuple[str, str], list[MeasuredRow]] = {}
+    for row in measured_rows():
+        if row.name in known and not row.collective:
+            of.setdefault((_gpu(row), row.family), []).append(row)
+    log_errors = {
+        key: [math.log(predicted_us[row.name] / row.measured_us) for row in rows] for key, rows in of.items()
+    }
+    exponents = {
+        key: statistics.median(
+            math.log(predicted_us[row.name] / _faster_us(row)) / math.log(STEP)
+            for row in sorted(rows, key=_work)[:AGAIN]
+        )
+        for key, rows in of.items()
+    }
+    lines = [_left_out(key, log_errors, exponents) for key in of]
     with (RESULTS / "left_out.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(lines[0]), lineterminator="\n")
         writer.writeheader()
         writer.writerows(sorted(lines, key=lambda line: line["gpu"]))
 
 
-def _sampled(known: Mapping[str, Any]) -> Iterator[MeasuredRow]:
-    """Yield training rows that were run."""
-    rows = [row for row in measured_rows() if row.name in known and not row.collective]
-    server = [row for row in rows if row.family == "vTrain, one server"]
-    yield from server[::SAMPLE]
-    yield from (row for row in rows if row not in server)
+def _work(row: MeasuredRow) -> tuple[float, str]:
+    """Return what grows with the time that a row takes to run: sub-ops of a replica; and its name."""
+    assert row.tables is not None
+    plan, workload = row.tables["plan"], row.tables["workload"]
+    layers = workload.get("layers") or workload.get("configuration", {}).get("num_hidden_layers", 24)
+    batches = plan["global_batch"] / plan["dp"] / plan.get("micro_batch", plan["global_batch"])
+    return layers * plan["mp"] * max(batches, 1.0), row.name
 
 
 def _gpu(row: MeasuredRow) -> str:
@@ -73,18 +84,16 @@ def _faster_us(row: MeasuredRow) -> float:
 
 def _left_out(
     key: tuple[str, str],
-    of: Mapping[tuple[str, str], list[str]],
-    log_error: Mapping[str, float],
-    exponent: Mapping[str, float],
+    log_errors: Mapping[tuple[str, str], list[float]],
+    exponents: Mapping[tuple[str, str], float],
 ) -> dict[str, Any]:
     """Return the errors of one source, with the efficiency that all other sources of its GPU ask for."""
-    others = [names for (gpu, family), names in of.items() if gpu == key[0] and family != key[1]]
+    others = [other for other in log_errors if other[0] == key[0] and other != key]
 
     def bias(factor: float) -> float:
         """Return the mean over the other sources of their median log error."""
         return statistics.mean(
-            statistics.median(log_error[name] - exponent[name] * math.log(factor) for name in names)
-            for names in others
+            statistics.median(log_errors[other]) - exponents[other] * math.log(factor) for other in others
         )
 
     low, high = 0.5, 2.0
@@ -92,7 +101,7 @@ def _left_out(
         middle = math.sqrt(low * high)
         low, high = (middle, high) if bias(middle) > 0 else (low, middle)
     factor = math.sqrt(low * high)
-    errors = [math.expm1(log_error[name] - exponent[name] * math.log(factor)) for name in of[key]]
+    errors = [math.expm1(error - exponents[key] * math.log(factor)) for error in log_errors[key]]
     sizes = sorted(abs(error) for error in errors)
     return {
         "gpu": key[0], "family": key[1], "rows": len(errors),

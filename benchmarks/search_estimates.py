@@ -1,7 +1,7 @@
 """What the search's estimate is worth: estimate over simulation less 1, by interconnect.
 
-    python benchmarks/search_estimates.py                # all four, the table of docs/search.md
-    python benchmarks/search_estimates.py elect-flat sip-ocs
+    python benchmarks/search_estimates.py                # all five, the table of docs/search.md
+    python benchmarks/search_estimates.py elect-flat "sip-ocs, re-planned"
 
 64 V100s, ResNet-50 and Transformer, mp 1 to 16, 256 Gbps and 2 Tbps; every candidate is simulated.
 The last columns: how much longer the search's choice takes than the best of all, at worst, if it simulates
@@ -17,7 +17,10 @@ from sipml_core.experiment import read_experiment
 from sipml_core.plugin import load
 from sipml_core.searching import SearchRow, search
 
-TOPOLOGIES = ("elect-flat", "elect-cluster", "sip-ocs", "sip-ring")
+TOPOLOGIES = {
+    **{name: {"name": name} for name in ("elect-flat", "elect-cluster", "sip-ocs", "sip-ring")},
+    "sip-ocs, re-planned": {"name": "sip-ocs", "interval_us": 100, "reconfiguration_us": 20},
+}
 BATCHES = {"resnet50": [256, 1024], "transformer": [64, 256]}
 DEGREES = [1, 2, 4, 8, 16]
 BANDWIDTHS_GBPS = (256, 2048)
@@ -34,7 +37,7 @@ def rows(topology: str) -> list[SearchRow]:
                 "engine": {"fold": "auto"},
                 "search": {"mp": DEGREES, "top": len(DEGREES) * len(batches)},
                 "workload": {"name": name, "search": {"global_batches": batches}},
-                "topology": {"name": topology},
+                "topology": TOPOLOGIES[topology],
             },
             registry,
         )

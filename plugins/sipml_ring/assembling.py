@@ -48,9 +48,7 @@ def assemble(
         algorithm=algorithm,
         demand=planned.demand,
         count=planned.count,
-        circuit_pair=circuits.pair,
-        circuit_direction=circuits.direction,
-        circuit_index=circuits.index,
+        period_circuits=circuits,
         unserved=planned.unserved,
         waited=waits_now,
         proved=proved,
@@ -58,9 +56,22 @@ def assemble(
     )
 
 
-def circuits_of(previous: RingPlan | None) -> Lightpaths | None:
-    """Return the circuits of a plan, if there is one."""
-    return None if previous is None else previous.circuits
+def circuits_of(previous: RingPlan | None, period: int | None = None) -> Lightpaths | None:
+    """Return the circuits of a plan, if there is one; with `period`, those of its first senders."""
+    if previous is None or period is None:
+        return None if previous is None else previous.circuits
+    if period == previous.period:
+        return previous.period_circuits
+    circuits = previous.circuits
+    rows = int(np.searchsorted(circuits.src, period))
+    count = int(np.searchsorted(circuits.pair, rows))
+    return Lightpaths(
+        src=circuits.src[:rows],
+        dst=circuits.dst[:rows],
+        pair=circuits.pair[:count],
+        direction=circuits.direction[:count],
+        index=circuits.index[:count],
+    )
 
 
 def waits(traffic: TrafficMatrix, previous: RingPlan | None) -> NDArray[np.int32] | None:

@@ -15,6 +15,7 @@ from sipml_core.model import CircuitControl, CircuitPlan, SharedMedia, check_for
 from sipml_ring import kernel
 from sipml_ring.lightpaths import MAX_WAVELENGTHS, Lightpaths
 from sipml_ring.retuning import Retuning
+from sipml_ring.turning import turn_into_themselves
 
 
 @lru_cache
@@ -27,6 +28,12 @@ def _chain(gpus: int, reach_hops: int) -> tuple[int, ...]:
         if gpus % period == 0 and (not chain or period % chain[-1] == 0):
             chain.append(period)
     return tuple(chain)
+
+
+@lru_cache(maxsize=64)
+def _over(control: RingCircuits, period: int) -> RingCircuits:
+    """Return `RingCircuits.over`, which every plan asks for."""
+    return attrs.evolve(control, period=period)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -83,7 +90,7 @@ class RingCircuits(CircuitControl):
 
     def over(self, period: int) -> RingCircuits:
         """Return one period of this ring."""
-        return attrs.evolve(self, period=period)
+        return _over(self, period)
 
     def folded(self, image: NDArray[np.int32]) -> RingCircuits | None:
         """Return one period of the ring where `image` turns it by one that it may be planned by."""
@@ -93,7 +100,8 @@ class RingCircuits(CircuitControl):
 
     def hops(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.int64]:
         """Return the segments that each pair spans clockwise and counter-clockwise. [pairs, 2]"""
-        clockwise = (np.asarray(dst, np.int64) - src) % self.gpus
+        clockwise = np.asarray(dst, np.int64) - src
+        clockwise = clockwise + (clockwise < 0) * self.gpus
         return np.stack([clockwise, self.gpus - clockwise], axis=1)
 
     def allowed(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
@@ -152,7 +160,12 @@ class RingCircuits(CircuitControl):
         )
 
     def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
-        return self.allowed(src, dst).any(axis=1)
+        clockwise = np.asarray(dst) - src
+        clockwise = clockwise + (clockwise < 0) * np.int32(self.gpus)
+        near = (clockwise <= self.reach_hops) & (self.clockwise > 0)
+        if self.counterclockwise > 0:
+            near |= clockwise >= self.gpus - self.reach_hops
+        return np.asarray(near & (clockwise > 0), dtype=np.bool_)
 
     def check(self, plan: CircuitPlan) -> None:
         """Refuse circuits that meet: on a segment and direction an index carries one at most.
@@ -161,15 +174,41 @@ class RingCircuits(CircuitControl):
         twice. Port limits follow: all circuits that leave, or reach, a GPU in one direction share a segment.
         """
         check_form(self, plan)
-        circuits = getattr(plan, "circuits", None)
+        # A plan that repeats has the circuits of one period, and says after how many GPUs.
+        circuits, period = getattr(plan, "period_circuits", None), getattr(plan, "period", self.segments)
+        if circuits is None:
+            circuits, period = getattr(plan, "circuits", None), self.segments
         if not isinstance(circuits, Lightpaths):
             raise PluginError(
                 f"a {type(plan).__name__} does not say which wavelengths it uses on the ring: make a RingPlan"
             )
-        each = np.bincount(circuits.pair, minlength=len(plan.src)) * self.circuit_gbps
-        if len(each) != len(plan.src) or not np.allclose(each, plan.gbps, rtol=1e-9):
+        part = self
+        if period != self.segments:
+            if period not in self.periods or not self._repeats(plan, period):
+                raise PluginError(f"the plan does not repeat after {period} GPUs")
+            part = _over(self, period)
+        pairs = int(np.searchsorted(plan.src, period))
+        each = np.bincount(circuits.pair, minlength=pairs) * self.circuit_gbps
+        if len(each) != pairs or not np.allclose(each, plan.gbps[:pairs], rtol=1e-9):
             raise PluginError("the plan's wavelengths are not its capacities")
+        same = np.array_equal(circuits.src, plan.src[:pairs]) and np.array_equal(
+            circuits.dst, plan.dst[:pairs]
+        )
+        if not same:
+            raise PluginError("the plan's wavelengths are of other pairs than its capacities")
         try:
-            kernel.check(self, circuits)
+            kernel.check(part, circuits)
         except ConfigError as error:
             raise PluginError(f"the plan cannot exist: {error}") from None
+
+    def _repeats(self, plan: CircuitPlan, period: int) -> bool:
+        """Return whether a turn by `period` takes the capacities of a plan to themselves."""
+        return turn_into_themselves(
+            plan.src,
+            plan.dst,
+            plan.gbps,
+            gpus=self.gpus,
+            period=period,
+            segments=self.segments,
+            tolerance=0.0,
+        )

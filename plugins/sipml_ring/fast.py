@@ -6,19 +6,19 @@ from sipml_core.model import TrafficMatrix
 from sipml_ring import kernel
 from sipml_ring.assembling import assemble, circuits_of, waits
 from sipml_ring.circuits import RingCircuits
-from sipml_ring.folding import first_circuits, first_period, planned_period, turned_round
+from sipml_ring.folding import first_period, planned_period, turned_round
 from sipml_ring.ring_plan import RingPlan
 
 
 def ring_fast(control: RingCircuits, traffic: TrafficMatrix, previous: RingPlan | None) -> RingPlan:
     """Return a near-optimal plan, of one period where the traffic repeats: see docs/sip-ring.md."""
-    waited, before = waits(traffic, previous), circuits_of(previous)
-    period = planned_period(control, traffic, previous)
+    waited, period = waits(traffic, previous), planned_period(control, traffic, previous)
+    before = circuits_of(previous, period)
     if period == control.segments:
         planned = kernel.fast(control, traffic, waited, before)
         return assemble("ring-fast", control, traffic, planned, before, waited)
 
-    first, before = first_period(traffic, period), first_circuits(before, period)
+    first = first_period(traffic, period)
     waited = None if waited is None else waited[: first.pairs]
     part = control.over(period)
     planned = kernel.fast(part, first, waited, before)

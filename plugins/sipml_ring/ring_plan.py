@@ -15,6 +15,7 @@ from sipml_core.model import CircuitOccupancy, CircuitPlan, TrafficMatrix
 from sipml_ring.bound import lp_bound
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.lightpaths import Lightpaths
+from sipml_ring.turning import turned_circuits
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -35,12 +36,8 @@ class RingPlan(CircuitPlan):
     demand: NDArray[np.float64] = attrs.field(converter=float64_vector)
     #: Circuits clockwise and counter-clockwise. [pairs, 2]
     count: NDArray[np.int32] = attrs.field(converter=int32_matrix)
-    #: Row of the pair that each circuit serves, ascending. [circuits]
-    circuit_pair: NDArray[np.int32] = attrs.field(converter=int32_vector)
-    #: 0 clockwise, 1 counter-clockwise. [circuits]
-    circuit_direction: NDArray[np.int32] = attrs.field(converter=int32_vector)
-    #: Wavelength; with conversion, that of the sender. [circuits]
-    circuit_index: NDArray[np.int32] = attrs.field(converter=int32_vector)
+    #: Circuits of the pairs whose senders are GPUs 0 to `period` - 1; those of others are their images.
+    period_circuits: Lightpaths
     #: Rows of `traffic` without a circuit.
     unserved: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: Plans in a row, this one included, in which each of them had none.
@@ -54,11 +51,10 @@ class RingPlan(CircuitPlan):
         """Return whether every pair has the wavelengths that it had, and nothing is dark."""
         return (
             isinstance(previous, RingPlan)
+            and self.period == previous.period
             and np.array_equal(self.kept_gbps, self.gbps)
             and not self.dark_us.any()
-            and np.array_equal(self.circuit_index, previous.circuit_index)
-            and np.array_equal(self.circuit_pair, previous.circuit_pair)
-            and np.array_equal(self.circuit_direction, previous.circuit_direction)
+            and self.period_circuits.same(previous.period_circuits)
             and np.array_equal(self.dst, previous.dst)
             and np.array_equal(self.src, previous.src)
             and np.array_equal(self.gbps, previous.gbps)
@@ -66,14 +62,30 @@ class RingPlan(CircuitPlan):
 
     @cached_property
     def circuits(self) -> Lightpaths:
-        """Return the circuits with their wavelengths."""
-        return Lightpaths(
-            src=self.src,
-            dst=self.dst,
-            pair=self.circuit_pair,
-            direction=self.circuit_direction,
-            index=self.circuit_index,
+        """Return all circuits with their wavelengths."""
+        if self.period == self.control.segments:
+            return self.period_circuits
+        return turned_circuits(
+            self.period_circuits,
+            gpus=self.control.gpus,
+            period=self.period,
+            segments=self.control.segments,
         )
+
+    @property
+    def circuit_pair(self) -> NDArray[np.int32]:
+        """Return the row of the pair that each circuit serves, ascending. [circuits]"""
+        return self.circuits.pair
+
+    @property
+    def circuit_direction(self) -> NDArray[np.int32]:
+        """Return 0 for circuits that go clockwise, 1 for others. [circuits]"""
+        return self.circuits.direction
+
+    @property
+    def circuit_index(self) -> NDArray[np.int32]:
+        """Return the wavelength of each circuit; with conversion, that of the sender. [circuits]"""
+        return self.circuits.index
 
     @property
     def unserved_pairs(self) -> list[tuple[int, int]]:

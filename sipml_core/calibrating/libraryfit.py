@@ -16,8 +16,9 @@ from sipml_core.model import CollectiveCall
 
 #: What calls of each kind can tell.
 _TOLD_BY = {
-    "ring": ("ll_base_us", "ll_hop_us", "simple_base_us", "simple_hop_us", "ring_efficiency"),
-    "copy": ("copy_gbytes_per_s",),
+    "ring": ("ll_base_us", "ll_hop_us"),
+    "sum": ("reduce_base_us", "reduce_hop_us"),
+    "copy": ("simple_base_us", "simple_hop_us", "copy_gbytes_per_s"),
     "switch": ("switch_base_us", "switch_efficiency"),
     "send": ("send_base_us", "send_efficiency"),
 }
@@ -74,15 +75,20 @@ def _constants(calls: Sequence[MeasuredCall], servers: int, switches_add: bool) 
     names: list[str] = []
     if kinds - set(_SENDS):
         names += _TOLD_BY["ring"]
-    if len({call.ranks for call in calls if call.kind not in _SENDS}) < 2:
-        # With one number of ranks hops cannot be told from what all calls take.
-        names = [name for name in names if not name.endswith("_hop_us")]
-    if kinds & {"all_gather", "reduce_scatter"}:
+    if "all_reduce" in kinds:
+        names += _TOLD_BY["sum"]
+    if kinds - {*_SENDS, "all_reduce"}:
         names += _TOLD_BY["copy"]
+    if len({call.ranks for call in calls if call.kind not in _SENDS}) < 2:
+        # With one number of ranks hops cannot be told from what all calls take: the smaller part stays.
+        names = [name for name in names if name not in ("ll_hop_us", "simple_hop_us", "reduce_base_us")]
     if switches_add and "all_reduce" in kinds:
         names += _TOLD_BY["switch"]
     if kinds & set(_SENDS):
         names += _TOLD_BY["send"]
+    if kinds - set(_SENDS):
+        # After what calls take to start, or it would stand in for that.
+        names.append("ring_efficiency")
     if servers > 1:
         names = [name for name in names if name not in ("ring_efficiency", "send_efficiency")]
         names.append("network_efficiency")

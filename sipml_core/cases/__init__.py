@@ -14,6 +14,7 @@ from sipml_core.cases.comparing import Attempt, Comparison, comparisons, outcome
 from sipml_core.cases.compilation import CaseTraffic, case_traffic, compile_case
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
 from sipml_core.cases.planning import plan_circuits
+from sipml_core.cases.preparation import prepared_variant
 from sipml_core.cases.provenance import hashes_of_files, package_versions, versions
 from sipml_core.cases.remedies import Gain, case_of, gains
 from sipml_core.cases.reuse import Reuse
@@ -54,6 +55,7 @@ __all__ = [
     "outcome_of",
     "package_versions",
     "plan_circuits",
+    "prepared_variant",
     "run_candidates",
     "run_experiment",
     "search_candidates",

@@ -165,6 +165,7 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
         lowered, template, cluster, order, variant.tiers, variant.rings, variant.in_network,
         variant.tier_orders, library_on(case.communication, variant.fabric, prices, case.gpu), case.framework,
         variant.fabric.hints.reach_hops if case.plan.forwarding else None,
+        variant.grid if len(variant.grid) > 1 else (),
     )  # fmt: skip
 
 

@@ -6,6 +6,7 @@ import numpy as np
 
 from sipml_core.cases.watcheddriver import WatchedDriver
 from sipml_core.engine import CircuitDriver, CircuitSettings
+from sipml_core.model import sorted_unique
 
 
 class DarkCapacity(WatchedDriver):
@@ -44,7 +45,11 @@ def _dark_parts(settings: CircuitSettings) -> list[tuple[float, float]]:
     >>> _dark_parts(CircuitSettings(gbps=[100, 300], kept_gbps=[100, 100], dark_us=[25, 25]))
     [(25.0, 0.5)]
     """
-    lost_gbps = np.maximum(settings.gbps - settings.kept_gbps, 0.0)
+    # What circuits lose that lose anything, and for how long.
+    dark = np.flatnonzero(settings.gbps > settings.kept_gbps)
+    lost_gbps, dark_us = settings.gbps[dark] - settings.kept_gbps[dark], settings.dark_us[dark]
     total_gbps = float(settings.gbps.sum())
-    spans = np.unique(settings.dark_us[(lost_gbps > 0) & (settings.dark_us > 0)])
-    return [(float(span), float(lost_gbps[settings.dark_us == span].sum()) / total_gbps) for span in spans]
+    return [
+        (span, float(lost_gbps[dark_us == span].sum()) / total_gbps)
+        for span in sorted_unique(dark_us[dark_us > 0]).tolist()
+    ]

@@ -19,6 +19,8 @@ from sipml_core.scheduling import BYTES, DemandRule, PhasedCircuits, ScheduledCi
 
 #: The tasks of two jobs are kept for cases that share them if both have no more nodes; else of the last one.
 MOST_NODES_OF_TWO = 1_000_000
+#: The same of two jobs of which every GPU is simulated.
+MOST_NODES_OF_TWO_WHOLE = 4_000_000
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -73,6 +75,9 @@ class CompiledCase:
             notes.append("Algorithm 1 did not converge; a fallback placement is used")
         if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
             notes.append(f"GPUs of a group exchange by {self.variant.exchange.name!r}")
+        if len(self.variant.grid) > 1:
+            shape = " x ".join(map(str, self.variant.grid))
+            notes.append(f"rows of experts are passed on over a grid of {shape} replicas, axis by axis")
         if self.repeats > 1:
             notes.append(f"simulated {self.plan.replicas // self.repeats} of {self.plan.replicas} groups")
         if self.circuits and self.case.interconnect.circuit_keys.demand != "bytes":
@@ -145,8 +150,23 @@ def prepared_variant(
     prepared = _folded(variant, lowering, reuse, rule, gates)
     if prepared is not None:
         return prepared
+    make = partial(_of_all_groups, variant, lowering, reuse, rule, gates)
+    if variant.case.interconnect.circuit_keys.replan == "phase":
+        return PreparedCase.of(make())  # the phases are those of the tasks
+    traffic = reuse(Pairs.of, lowering).tasks
+    circuits = circuits_for(
+        variant.case.interconnect, variant.fabric, traffic, rule=rule, gates=gates
+    ).circuits
+    return PreparedCase(variant=variant, circuits=circuits, make=make)
+
+
+def _of_all_groups(
+    variant: Variant, lowering: Lowering, reuse: Reuse, rule: DemandRule, gates: NDArray[np.int64] | None
+) -> CompiledCase:
+    """Return the tasks of all groups, on the links of the fabric."""
     case = variant.case
-    tasks = reuse(whole_job, lowering, case.interconnect.cluster.jitter, case.seed, keep=2)
+    keep = 2 if lowering.nodes(lowering.plan.replicas) <= MOST_NODES_OF_TWO_WHOLE else 1
+    tasks = reuse(whole_job, lowering, case.interconnect.cluster.jitter, case.seed, keep=keep)
     driven = circuits_for(
         case.interconnect,
         variant.fabric,
@@ -155,7 +175,7 @@ def prepared_variant(
         gates=gates,
         parts=transfer_parts(case.interconnect, lowering, tasks),
     )
-    made = CompiledCase(
+    return CompiledCase(
         variant=variant,
         tasks=tasks,
         network=driven.network,
@@ -164,7 +184,6 @@ def prepared_variant(
         traffic=lowering.traffic,
         lowering=lowering,
     )
-    return PreparedCase.of(made)
 
 
 def first_capacity_gbps(driven: Driven) -> NDArray[np.float64]:
@@ -196,7 +215,7 @@ def _folded(
         return None
     try:
         _refuse_unforeseen(variant)
-        pairs = Pairs.of(lowering)
+        pairs = reuse(Pairs.of, lowering)
         driven = circuits_for(interconnect, fabric, pairs.tasks, rule=rule, gates=gates)
         circuits = driven.circuits
         replanned = circuits is not None and circuits.interval_us is not None

@@ -13,7 +13,16 @@ from numpy.typing import NDArray
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.experiment import Interconnect, Job
-from sipml_core.lowering import GroupTasks, GroupTemplate, Library, Lowering, RingForwarding, Trees
+from sipml_core.lowering import (
+    Forwarding,
+    GridForwarding,
+    GroupTasks,
+    GroupTemplate,
+    Library,
+    Lowering,
+    RingForwarding,
+    Trees,
+)
 from sipml_core.model import (
     BalancedGraph,
     Cluster,
@@ -230,19 +239,25 @@ def lowered(
     library: Library | None = None,
     framework: Framework | None = None,
     reach_hops: int | None = None,
+    grid: tuple[int, ...] = (),
 ) -> Lowering:
     """Return the template with GPUs for all groups.
 
     `order` as in `Fabric`, `tiers`, `rings`, `in_network` and `tier_orders` (`AllReduce.orders`) as in
     `AllReduce`; None: no library and no framework that take time, and nothing is passed on that is further
-    than `reach_hops` on a ring.
+    than `reach_hops` on a ring. Rows of experts are passed on over `grid`, if there is one.
     """
     positions = None if order is None else np.array(order, dtype=np.int32)
-    forwarding = RingForwarding(reach_hops=reach_hops, gpus=cluster.gpus) if reach_hops else None
-    return Lowering.of(
+    lowering = Lowering.of(
         template, cluster, order=positions, tiers=tiers, orders=rings, tier_orders=tier_orders,
-        library=library, in_network=in_network, framework=framework, forwarding=forwarding,
+        library=library, in_network=in_network, framework=framework,
     )  # fmt: skip
+    forwarding: Forwarding | None = None
+    if grid:
+        forwarding = GridForwarding.of(template.plan, lowering.gpu_of, grid, reach_hops)
+    elif reach_hops:
+        forwarding = RingForwarding(reach_hops=reach_hops, gpus=cluster.gpus)
+    return attrs.evolve(lowering, forwarding=forwarding)
 
 
 #: Largest part of a GPU that kernels of a library take.

@@ -25,7 +25,7 @@ from sipml_core.model import (
     ReplicaShape,
     torus_filled,
 )
-from sipml_core.placement import check_reach, placement_limits
+from sipml_core.placement import check_reach, expert_grid, grid_peers, placement_limits
 from sipml_core.plugin import AllReduce, Exchange, WeightedOrder, WeightedRing
 
 #: Members of a group, at most, between which links without a switch are looked for.
@@ -55,6 +55,8 @@ class Variant:
     tier_orders: tuple[WeightedOrder, ...] = ()
     #: Switches add up what the replicas send.
     in_network: bool = False
+    #: Grid over which replicas pass on rows of experts, see `expert_grid`; of one axis: straight.
+    grid: tuple[int, ...] = ()
 
     @property
     def memory_bytes(self) -> float:
@@ -93,6 +95,16 @@ def gpus_of(fabric: Fabric, plan: Plan) -> NDArray[np.int32]:
     order = fabric.hints.order
     gpu_at = np.arange(plan.gpus, dtype=np.int32) if order is None else order
     return np.asarray(gpu_at, dtype=np.int32)[plan.positions]
+
+
+def block_grid(fabric: Fabric, plan: Plan) -> tuple[int, ...]:
+    """Return the grid over which replicas pass on rows of experts; of one axis where all are peers."""
+    degree = fabric.hints.degree
+    if not plan.forwarding or degree is None:
+        return (plan.ep,)
+    others = plan.block_peers - (plan.ep - 1) + plan.stage_peers + min(2, plan.mp - 1)
+    others += 0 if plan.replicas == plan.ep else plan.ring_peers
+    return expert_grid(plan.ep, degree - others, plan.stride("ep"), fabric.hints.reach_hops)
 
 
 def own_links(fabric: Fabric, groups: NDArray[np.int32]) -> LinkTable:
@@ -167,13 +179,18 @@ def variants_of(
     check_reach(plan, reach_hops)
     replicas = replica_shape(fabric, plan)
     trees = exchange_trees(exchange, group)
+    grid, block_peers = block_grid(fabric, plan), plan.block_peers
+    if len(grid) > 1:
+        block_peers += grid_peers(grid, plan.stride("ep"), fabric.hints.reach_hops) - (plan.ep - 1)
 
     def limits_of(ring_peers: int) -> PlacementLimits:
         """Return what a GPU that sends gradients to so many counterparts leaves to its group."""
+        # Gradients on their way to the next replica of a block go over its grid.
+        inside = len(grid) > 1 and plan.replicas == plan.ep
         return placement_limits(
             plan.mp, plan.replicas, fabric.hints.degree, reach_hops,
-            ring_peers=ring_peers, stage_peers=plan.stage_peers, block_peers=plan.block_peers,
-            chain=trees.relays and not trees.direct,
+            ring_peers=0 if inside else ring_peers, stage_peers=plan.stage_peers, block_peers=block_peers,
+            chain=trees.relays and not trees.direct, forwarding=plan.forwarding,
         )  # fmt: skip
 
     # An all-reduce along several dimensions needs more peers; where they are too many it is not offered.
@@ -217,6 +234,7 @@ def variants_of(
                 rings=all_reduce.rings(replicas),
                 tier_orders=all_reduce.orders(replicas),
                 in_network=all_reduce.in_network,
+                grid=grid,
             )
         )
     return found

@@ -61,6 +61,12 @@ class Nccl(Communication):
         ll_hop_us: float = _us(0.79, "of each step from GPU to GPU inside a server with it (H100)")
         simple_base_us: float = _us(22.0, "start-up with the protocol for large messages (H100)")
         simple_hop_us: float = _us(0.30, "of each step inside a server with it (H100)")
+        reduce_base_us: float = _us(
+            8.4, "start-up of a large all-reduce in a ring (NCCL, tuning.cc), in place of simple_base_us"
+        )
+        reduce_hop_us: float = _us(
+            7.1, "of each step of it inside a server: receive, add, send (H100, two ranks: 22.6 us in all)"
+        )
         ring_efficiency: float = _part(0.71, "part of the links that a ring inside a server reaches (H100)")
         copy_gbytes_per_s: float = option(
             1060.0, unit="GB/s", validator=positive,
@@ -129,9 +135,12 @@ class Nccl(Communication):
             factor = (n + 1) / n / o.switch_efficiency
             return [CollectiveCost(startup_us=o.switch_base_us, wire_factor=factor, how="switch")]
         part = o.ring_efficiency if call.servers == 1 else o.network_efficiency
+        simple_us = (o.simple_base_us, o.simple_hop_us)
+        if call.kind == "all_reduce":
+            simple_us = (o.reduce_base_us, o.reduce_hop_us)
         protocols = (
             ("LL", o.ll_base_us, o.ll_hop_us, o.network_ll_hop_us, LL_FACTOR),
-            ("Simple", o.simple_base_us, o.simple_hop_us, o.network_simple_hop_us, 1.0),
+            ("Simple", *simple_us, o.network_simple_hop_us, 1.0),
         )
         ways = []
         for protocol, base_us, hop_us, network_hop_us, factor in protocols:

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sipml_core.engine.kernel import critical_path_us
 from sipml_core.engine.session import check_match
 from sipml_core.fields import BYTES_PER_US_PER_GBPS
-from sipml_core.model import BARRIER, Network, TaskGraph, Timeline
+from sipml_core.model import Network, TaskGraph, Timeline, parts_of
 
 
 @attrs.frozen(kw_only=True)
@@ -64,23 +64,23 @@ def bounds(
     gives = whole[network.pair_link] / network.pair_weight
     narrowest = np.full(len(network.pair_src), np.inf)
     np.minimum.at(narrowest, network.entry_pair, gives)
-    narrowest = narrowest[network.transfer_pair]
     node_us, left_bytes = _node_us(tasks, network, narrowest), tasks.size_bytes
     if timeline is not None and since_us > 0:
         begun_us = np.maximum(since_us - timeline.start_us, 0.0)
         node_us = np.maximum(node_us - begun_us, 0.0)
-        left_bytes = _left_bytes(tasks, narrowest, begun_us[tasks.compute_tasks :])
+        left_bytes = _left_bytes(tasks, narrowest[network.transfer_pair], begun_us[tasks.compute_tasks :])
         ended = timeline.end_us <= since_us
         node_us[ended] = 0.0
         left_bytes[ended[tasks.compute_tasks :]] = 0.0
-    computes = np.flatnonzero(tasks.gpu != BARRIER)
-    busy_us = np.bincount(tasks.gpu[computes], weights=node_us[computes])
+    # Barriers belong to no GPU: they count as one more, which comes last.
+    busy_us = np.zeros(tasks.gpus + 1)
+    np.add.at(busy_us, tasks.gpu, node_us[: tasks.compute_tasks])
     with np.errstate(divide="ignore", invalid="ignore"):
         link_us = np.nan_to_num(network.link_bytes(left_bytes) / capacity, nan=0.0, posinf=np.inf)
     return Bounds(
         critical_path_us=critical_path_us(tasks, node_us),
         busiest_link_us=float(link_us.max(initial=0.0)),
-        busiest_gpu_us=float(busy_us.max(initial=0.0)),
+        busiest_gpu_us=float(busy_us[:-1].max(initial=0.0)),
     )
 
 
@@ -97,17 +97,19 @@ def lower_bound_us(
 
 
 def _node_us(tasks: TaskGraph, network: Network, narrowest: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Least time of every node. [nodes] [us]"""
+    """Least time of every node; `narrowest` is what each pair gets alone [bytes/us]. [nodes] [us]"""
     node_us = np.empty(tasks.nodes)
     node_us[: tasks.compute_tasks] = tasks.duration_us
-    transfer_us = node_us[tasks.compute_tasks :]
-    np.multiply(tasks.latency_steps, network.pair_latency_us[network.transfer_pair], out=transfer_us)
-    if len(tasks.startup_us):
-        transfer_us += tasks.startup_us
-    with np.errstate(divide="ignore", invalid="ignore"):
-        sending_us = tasks.size_bytes / narrowest
-    sending_us[tasks.size_bytes == 0] = 0.0  # nothing takes no time, over a circuit that is dark too
-    transfer_us += sending_us
+    for part in parts_of(tasks.transfers):
+        transfer_us, pair = node_us[tasks.compute_tasks :][part], network.transfer_pair[part]
+        np.multiply(tasks.latency_steps[part], network.pair_latency_us[pair], out=transfer_us)
+        if len(tasks.startup_us):
+            transfer_us += tasks.startup_us[part]
+        size_bytes = tasks.size_bytes[part]
+        with np.errstate(divide="ignore", invalid="ignore"):
+            sending_us = size_bytes / narrowest[pair]
+        sending_us[size_bytes == 0] = 0.0  # nothing takes no time, over a circuit that is dark too
+        transfer_us += sending_us
     return node_us
 
 

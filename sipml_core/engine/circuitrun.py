@@ -14,6 +14,7 @@ from sipml_core.engine.session import Session
 from sipml_core.engine.stall import stalled
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.fields import float64_vector
+from sipml_core.model import sorted_unique
 
 #: Decisions in a row that may leave a backlog and move nothing, before the run counts as stalled.
 _FRUITLESS = 10_000
@@ -187,7 +188,8 @@ class Circuits:
             return
         settings.check(len(self._carried_bytes))
         # Circuits that reach their settled capacity later, and how much later.
-        later = np.flatnonzero((settings.gbps != settings.kept_gbps) & (settings.dark_us > 0))
+        later = np.flatnonzero(settings.gbps != settings.kept_gbps)
+        later = later[settings.dark_us[later] > 0]
         dark_us = settings.dark_us[later]
         gbps = settings.gbps
         self._settled = None if len(later) else settings
@@ -199,7 +201,7 @@ class Circuits:
         now_us = self._session.now_us
         self._pending = [
             _PendingCapacity(now_us + span_us, same, settings.gbps[same])
-            for span_us in sorted(set(dark_us.tolist()))
+            for span_us in sorted_unique(dark_us).tolist()
             for same in [later[dark_us == span_us]]
         ]
 

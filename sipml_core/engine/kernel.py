@@ -68,10 +68,10 @@ def _graph(tasks: TaskGraph) -> tuple[Any, list[Any]]:
         "duration_us": (tasks.duration_us, "double[]"),
         "priority": (tasks.priority, "int32_t[]"),
         "size_bytes": (tasks.size_bytes, "double[]"),
-        "hops": (tasks.latency_steps, "double[]"),
+        "hops": (tasks.latency_steps, "float[]"),
         **({"startup_us": (tasks.startup_us, "double[]")} if len(tasks.startup_us) else {}),
         **({"slows": (tasks.slows.view(np.uint8), "uint8_t[]")} if len(tasks.slows) else {}),
-        "succ_start": (tasks.succ_start, "int64_t[]"),
+        "succ_start": (tasks.succ_start, "int32_t[]"),
         "successors": (tasks.successors, "int32_t[]"),
         "mark": (tasks.marks, "int32_t[]"),
     }

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import enum
 import math
+import weakref
 from typing import Protocol
 
 import attrs
@@ -118,8 +119,20 @@ class Session(Protocol):
         """The accounts as of now."""
 
 
+#: The tasks that a network was last found to be made for.
+_MATCHED: weakref.WeakKeyDictionary[Network, weakref.ref[TaskGraph]] = weakref.WeakKeyDictionary()
+
+
 def check_match(tasks: TaskGraph, network: Network) -> None:
-    """Refuse a network that was not made for these tasks."""
+    """Refuse a network that was not made for these tasks, the first time that it is asked for them."""
+    before = _MATCHED.get(network)
+    if before is not None and before() is tasks:
+        return
+    _refuse_mismatch(tasks, network)
+    _MATCHED[network] = weakref.ref(tasks)
+
+
+def _refuse_mismatch(tasks: TaskGraph, network: Network) -> None:
     pairs, links = len(network.pair_src), len(network.link_gbps)
     if network.gpus != tasks.gpus or len(network.transfer_pair) != tasks.transfers:
         raise SipmlError(

@@ -139,6 +139,11 @@ def int64_vector(value: Any) -> NDArray[np.int64]:
     return _array(value, np.int64, 1)
 
 
+def float32_vector(value: Any) -> NDArray[np.float32]:
+    """Converter to a read-only float32 array [n]."""
+    return _array(value, np.float32, 1)
+
+
 def float64_vector(value: Any) -> NDArray[np.float64]:
     """Converter to a read-only float64 array [n]."""
     return _array(value, np.float64, 1)

@@ -8,7 +8,7 @@ from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import Rings, all_reduce_bytes
 from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.folding import Folded, NoSymmetryError, Pairs, Symmetry, symmetry
-from sipml_core.lowering.forwarding import RingForwarding
+from sipml_core.lowering.forwarding import Forwarding, GridForwarding, RingForwarding
 from sipml_core.lowering.grouptasks import GroupTasks
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
 from sipml_core.lowering.joblowering import Lowering
@@ -21,6 +21,8 @@ from sipml_core.lowering.taskorigins import TaskOrigins, task_origins
 
 __all__ = [
     "Folded",
+    "Forwarding",
+    "GridForwarding",
     "GroupTasks",
     "GroupTemplate",
     "Library",

@@ -12,7 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.lowering.grouptasks import GroupTasks, Indices
+from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.transfers import Transfers
 
 
@@ -76,62 +76,43 @@ def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
     >>> list(zip(found.arrival.tolist(), found.consumer.tolist()))
     [(0, 2), (1, 3), (0, 5), (1, 6), (2, 7)]
     """
+    if not len(direct.device):
+        return direct
     messages = _messages(direct, tasks)
-    devices = tasks.placement.devices
+    steps = _steps(messages, trees, direct.position, tasks.placement.devices)
 
-    # One row for each transfer and each edge on its way: the end away from the root, and the one towards it.
-    row, child, parent = _ways(messages, trees)
-
-    # An edge is crossed once by each message: rows with one key are one step, numbered by first transfer.
-    key = messages.message[row].astype(np.int64) * devices + child
-    keys, first, of_row = np.unique(key, return_index=True, return_inverse=True)
-    order = np.lexsort((keys, row[first]))
-    number = np.empty(len(keys), dtype=np.int32)
-    number[order] = np.arange(len(keys), dtype=np.int32)
-    step = number[of_row.reshape(-1)]
-    first = first[order]
-
-    # What each step is of, and its ends. [steps]
-    of, away, near = row[first], child[first], parent[first]
+    # What each step is of, and whether it goes towards the root. [steps]
+    of, inner = steps.of, np.flatnonzero(steps.nearer >= 0)
     up = messages.upwards[of]
-    position = np.full(len(first), np.iinfo(np.int32).max, dtype=np.int32)
-    np.minimum.at(position, step, direct.position[row])
 
     # Steps that wait for each other: away from the root the one nearer to it comes first.
-    inner = near != messages.root[of]
-    nearer_key = messages.message[of[inner]].astype(np.int64) * devices + near[inner]
-    nearer = number[np.searchsorted(keys, nearer_key)]
-    itself = np.flatnonzero(inner).astype(np.int32)
+    itself, nearer = inner.astype(np.int32), steps.nearer[inner]
     before = np.where(up[inner], itself, nearer)
     after = np.where(up[inner], nearer, itself)
 
-    # The step at each transfer's leaf, and the one at its root. [transfers]
-    at_leaf, at_root = (np.empty(len(messages.root), dtype=np.int32) for _ in range(2))
-    is_leaf, is_root = child == messages.leaf[row], parent == messages.root[row]
-    at_leaf[row[is_leaf]] = step[is_leaf]
-    at_root[row[is_root]] = step[is_root]
-    starts = np.where(messages.upwards, at_leaf, at_root)
-    ends = np.where(messages.upwards, at_root, at_leaf)
-
-    made = np.unique(np.column_stack([starts[direct.made], direct.maker]), axis=0)
-    arrived = np.unique(np.column_stack([direct.consumer, ends[direct.arrival]]), axis=0)
+    # The step at the beginning of each transfer, and at its end. [transfers]
+    starts = np.where(messages.upwards, steps.at_leaf, steps.at_root)
+    ends = np.where(messages.upwards, steps.at_root, steps.at_leaf)
+    made, maker = unique_pairs(starts[direct.made], direct.maker)
+    consumer, arrival = unique_pairs(direct.consumer, ends[direct.arrival])
     found = Transfers(
-        sender=np.where(up, away, near).astype(np.int32),
-        device=np.where(up, near, away).astype(np.int32),
+        sender=np.where(up, steps.child, steps.parent),
+        device=np.where(up, steps.parent, steps.child),
         tensor=direct.tensor[of],
         lo=direct.lo[of],
         hi=direct.hi[of],
         size_bytes=direct.size_bytes[of],
-        position=position,
-        maker=made[:, 1].astype(np.int32),
-        made=made[:, 0].astype(np.int32),
-        before=before.astype(np.int32),
-        after=after.astype(np.int32),
-        arrival=arrived[:, 1].astype(np.int32),
-        consumer=arrived[:, 0].astype(np.int32),
+        position=steps.position,
+        maker=maker,
+        made=made,
+        before=before,
+        after=after,
+        arrival=arrival,
+        consumer=consumer,
     )
     again = direct.maker >= tasks.graph.subops
-    return _furthest_first(found, _numbered(direct.tensor, again)[of])
+    left = np.where(up, steps.depth, steps.height)
+    return _furthest_first(found, _numbered(direct.tensor, again)[of], left)
 
 
 def _messages(direct: Transfers, tasks: GroupTasks) -> _Messages:
@@ -155,39 +136,123 @@ def _messages(direct: Transfers, tasks: GroupTasks) -> _Messages:
     )
 
 
-def _ways(messages: _Messages, trees: Trees) -> tuple[Indices, Indices, Indices]:
-    """Return one row for each edge between the leaf and the root of each transfer.
+@attrs.frozen(kw_only=True, eq=False)
+class _Steps:
+    """The edges of the trees of all messages, each once: a step of the exchange. Arrays are [steps].
 
-    Returns
-    -------
-    row, child, parent
-        The transfer, and the ends of the edge away from the root and towards it. [edges]
+    In the order of the first transfer of each, which is the first of those that reach it over fewest edges.
     """
-    # Device d of pipeline stage s is s group + d; what crosses stages goes straight to its user.
-    group = len(trees.parents)
-    rows, children, parents = [], [], []
-    row, child = np.arange(len(messages.root), dtype=np.int32), messages.leaf
-    while len(row):
-        root = messages.root[row]
-        place = child % group
-        parent = child - place + trees.parents[root % group, place]
-        straight = root // group != child // group
-        if not trees.relays:
-            straight |= messages.alone[row]
-        parent = np.where(straight, root, parent).astype(np.int32)
-        rows.append(row)
-        children.append(child)
-        parents.append(parent)
-        on = parent != root
-        row, child = row[on], parent[on]
-        if len(rows) > len(trees.parents):
-            raise ValueError("parents of an exchange must lead to the root: they go in a circle")
-    none = np.zeros(0, dtype=np.int32)
-    return (
-        np.concatenate([none, *rows]),
-        np.concatenate([none, *children]),
-        np.concatenate([none, *parents]),
+
+    #: That transfer.
+    of: Indices
+    #: Ends of the edge, away from the root and towards it.
+    child: Indices
+    parent: Indices
+    #: The next step towards the root, -1: there is none.
+    nearer: Indices
+    #: Steps between it and the root, and the most steps between it and a leaf on its other side.
+    depth: Indices
+    height: Indices
+    #: Position of the first task that waits for any of its transfers.
+    position: Indices
+    #: The steps at the leaf, and at the root, of each transfer. [transfers]
+    at_leaf: Indices
+    at_root: Indices
+
+
+def _steps(messages: _Messages, trees: Trees, position: Indices, devices: int) -> _Steps:
+    """Return the steps of messages.
+
+    They are found from the leaves to the roots, the deepest first. Ways of one message that meet go on as
+    one, so that no edge is looked at for each transfer that crosses it.
+    """
+    group, transfers = len(trees.parents), len(messages.root)
+    depth = _depths(messages, trees)
+    by_depth = np.argsort(depth, kind="stable")
+    cuts = np.searchsorted(depth[by_depth], np.arange(int(depth.max()) + 2))
+    leaf_key = messages.message.astype(np.int64) * devices + messages.leaf
+
+    # The steps of each depth, as columns: message and device away from the root in one number; the first
+    # transfer, and in front of it the edges that it has crossed; position; height.
+    found: list[list[NDArray[np.int64]]] = []
+    # The same of those found last, where they stand one edge on; and the steps that they are there.
+    coming = [np.zeros(0, dtype=np.int64) for _ in range(4)]
+    nearer: list[NDArray[np.int64]] = []
+    at_leaf, count = np.empty(transfers, dtype=np.int64), 0
+    for edges in range(len(cuts) - 2, -1, -1):
+        begin = by_depth[cuts[edges] : cuts[edges + 1]]
+        beginning = (leaf_key[begin], begin, position[begin], np.zeros(len(begin), dtype=np.int64))
+        key, first, place, height = (
+            np.concatenate([here, more]) for here, more in zip(beginning, coming, strict=True)
+        )
+
+        # Rows with one key are one step; of those in `order` the first are `new`.
+        order = np.argsort(key, kind="stable")
+        new = np.flatnonzero(np.diff(key[order], prepend=-1))
+        step = np.empty(len(key), dtype=np.int64)
+        step[order] = count + np.repeat(np.arange(len(new)), np.diff(new, append=len(key)))
+        at_leaf[begin] = step[: len(begin)]
+        nearer.append(step[len(begin) :])
+        count += len(new)
+
+        key = key[order[new]]
+        first, place = (np.minimum.reduceat(column[order], new) for column in (first, place))
+        height = np.maximum.reduceat(height[order], new)
+        found.append([key, first, place, height])
+        root, child = messages.root[first % transfers], key % devices
+        parent = child - child % group + trees.parents[root % group, child % group]
+        coming = [key - child + parent, first + transfers, place, height + 1]
+    nearer.append(np.full(len(found[-1][0]), -1))
+
+    # The step at the root, on the way of each: itself of those at depth 0, found last.
+    towards, top = np.concatenate(nearer), np.arange(count)
+    sizes = [len(columns[0]) for columns in found]
+    for block, end in zip(sizes[-2::-1], (count - np.cumsum(sizes[:0:-1])).tolist(), strict=True):
+        top[end - block : end] = top[towards[end - block : end]]
+
+    # Numbered by first transfer.
+    key, first, place, height = (np.concatenate(column) for column in zip(*found, strict=True))
+    of = first % transfers
+    order = np.lexsort((key, of))
+    number = np.empty(count + 1, dtype=np.int32)
+    number[order], number[-1] = np.arange(count, dtype=np.int32), -1
+    of, child = of[order], key[order] % devices
+    root = messages.root[of]
+    edges_left = np.repeat(np.arange(len(sizes))[::-1], sizes)[order]
+    tree = child - child % group + trees.parents[root % group, child % group]
+    return _Steps(
+        of=of.astype(np.int32),
+        child=child.astype(np.int32),
+        parent=np.where(edges_left == 0, root, tree).astype(np.int32),
+        nearer=number[towards[order]],
+        depth=edges_left.astype(np.int32),
+        height=height[order].astype(np.int32),
+        position=place[order].astype(np.int32),
+        at_leaf=number[at_leaf],
+        at_root=number[top[at_leaf]],
     )
+
+
+def _depths(messages: _Messages, trees: Trees) -> NDArray[np.int64]:
+    """Return the edges between the last one on the way from leaf to root and the leaf. [transfers]
+
+    Device d of pipeline stage s is s group + d; what crosses stages goes straight to its user.
+    """
+    group = len(trees.parents)
+    roots = np.arange(group)[:, None]
+    # Where each device's way to each root is after so many edges. [roots, devices]
+    depth, at = np.full((group, group), -1), np.array(trees.parents)
+    for edges in range(group):
+        depth[(at == roots) & (depth < 0)] = edges
+        at = np.take_along_axis(trees.parents, at, axis=1)
+
+    straight = messages.root // group != messages.leaf // group
+    if not trees.relays:
+        straight |= messages.alone
+    found = np.where(straight, 0, depth[messages.root % group, messages.leaf % group])
+    if (found < 0).any():
+        raise ValueError("parents of an exchange must lead to the root: they go in a circle")
+    return found
 
 
 def _numbered(*columns: NDArray[Any]) -> Indices:
@@ -207,16 +272,12 @@ def _key(*columns: NDArray[Any]) -> NDArray[np.int64]:
     return key
 
 
-def _furthest_first(transfers: Transfers, exchange: Indices) -> Transfers:
+def _furthest_first(transfers: Transfers, exchange: Indices, left: Indices) -> Transfers:
     """Return the steps of one exchange in an order in which those with most steps to come go first.
 
-    So a pipeline has no gaps: a link over which k boxes go is done after k of them.
+    So a pipeline has no gaps: a link over which k boxes go is done after k of them. `left` says how many
+    steps are to come after each.
     """
-    # Longest way to go after each transfer: the longest of those that wait for it, and one more. [transfers]
-    left = np.zeros(len(transfers.device), dtype=np.int32)
-    while (left[transfers.before] <= left[transfers.after]).any():
-        np.maximum.at(left, transfers.before, left[transfers.after] + 1)
-
     # On each link the same positions as before, given out anew.
     link = _key(exchange, transfers.sender, transfers.device)
     position = transfers.position.copy()

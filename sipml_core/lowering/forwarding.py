@@ -1,4 +1,7 @@
-"""Transfers beyond the reach of circuits on a ring: passed on from GPU to GPU, on every segment and port.
+"""Transfers that circuits do not join the ends of: passed on from GPU to GPU, on every port and segment.
+
+On a ring that is what lies beyond the reach of circuits. Where a GPU has fewer circuits than replicas to send
+rows of experts to, these replicas form a grid, and rows go along one of its axes after the other.
 
 A GPU between passes on chunk by chunk what comes in, so that all hops of a transfer go on at the same time.
 It has arrived when the last of them has ended, and every one takes its bytes of the ports and circuits at its
@@ -7,37 +10,31 @@ ends. Passing on takes no time of the GPU's own.
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.model import TaskGraph
+from sipml_core.model import Plan, TaskGraph
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class RingForwarding:
-    """GPUs 0 .. N-1 in a ring, whose circuits span at most `reach_hops` segments, either way."""
+class Forwarding(ABC):
+    """Passes transfers between GPUs 0 .. N-1 on from GPU to GPU."""
 
-    reach_hops: int
     gpus: int
 
+    @abstractmethod
     def waypoints(self, src: int, dst: int) -> list[int]:
-        """Return the GPUs that a transfer passes, both ends included: as few as can be, equally far apart.
+        """Return the GPUs that a transfer passes, both ends included."""
 
-        It goes the shorter way round, on even terms the way of rising numbers.
-
-        >>> RingForwarding(reach_hops=4, gpus=32).waypoints(2, 12)
-        [2, 5, 8, 12]
-        >>> RingForwarding(reach_hops=4, gpus=32).waypoints(2, 31)
-        [2, 31]
-        """
-        up = (dst - src) % self.gpus
-        distance = up if 2 * up <= self.gpus else up - self.gpus
-        hops = -(-abs(distance) // self.reach_hops)
-        return [int((src + distance * hop // max(hops, 1)) % self.gpus) for hop in range(hops + 1)]
+    @abstractmethod
+    def _far(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
+        """Return which transfers may take more than one hop. [transfers]"""
 
     def applied(self, tasks: TaskGraph, gpu_at: NDArray[np.int32], made: int) -> TaskGraph:
-        """Return the tasks with every transfer out of reach in hops.
+        """Return the tasks with every transfer whose ends no circuit joins in hops.
 
         Parameters
         ----------
@@ -65,8 +62,7 @@ class RingForwarding:
         >>> [found.successors[a:b].tolist() for a, b in zip(found.succ_start[:-1], found.succ_start[1:])]
         [[2, 3], [], [1], [1]]
         """
-        around = (tasks.dst - tasks.src) % self.gpus
-        far = np.flatnonzero(np.minimum(around, self.gpus - around) > self.reach_hops)
+        far = np.flatnonzero(self._far(tasks.src, tasks.dst))
         if not len(far):
             return tasks
 
@@ -76,8 +72,8 @@ class RingForwarding:
         ways = [self.waypoints(*divmod(int(each), self.gpus)) for each in pairs]
         hops = np.array([len(way) - 1 for way in ways])[of.reshape(-1)]
         first_dst = np.array([way[1] for way in ways], dtype=np.int32)[of.reshape(-1)]
-        starts = np.concatenate([way[1:-1] for way in ways])
-        ends = np.concatenate([way[2:] for way in ways])
+        starts = np.array([gpu for way in ways for gpu in way[1:-1]], dtype=np.int64)
+        ends = np.array([gpu for way in ways for gpu in way[2:]], dtype=np.int64)
         offset = np.cumsum([0, *(len(way) - 2 for way in ways)])[:-1][of.reshape(-1)]
 
         # The transfer that each new hop belongs to, and its row in `starts` and `ends`. [new hops]
@@ -105,6 +101,115 @@ class RingForwarding:
             succ_start=succ_start,
             successors=successors,
         )
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class RingForwarding(Forwarding):
+    """GPUs in a ring, whose circuits span at most `reach_hops` segments, either way."""
+
+    reach_hops: int
+
+    def waypoints(self, src: int, dst: int) -> list[int]:
+        """Return the GPUs that a transfer passes, both ends included: as few as can be, equally far apart.
+
+        It goes the shorter way round, on even terms the way of rising numbers.
+
+        >>> RingForwarding(reach_hops=4, gpus=32).waypoints(2, 12)
+        [2, 5, 8, 12]
+        >>> RingForwarding(reach_hops=4, gpus=32).waypoints(2, 31)
+        [2, 31]
+        """
+        up = (dst - src) % self.gpus
+        distance = up if 2 * up <= self.gpus else up - self.gpus
+        hops = -(-abs(distance) // self.reach_hops)
+        return [int((src + distance * hop // max(hops, 1)) % self.gpus) for hop in range(hops + 1)]
+
+    def distance(self, src: int, dst: int) -> int:
+        """Return the segments between two GPUs, the shorter way round."""
+        up = (dst - src) % self.gpus
+        return min(up, self.gpus - up)
+
+    def _far(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
+        around = (dst - src) % self.gpus
+        return np.asarray(np.minimum(around, self.gpus - around) > self.reach_hops)
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class GridForwarding(Forwarding):
+    """GPUs that exchange rows of experts, in a grid: they pass them on along one axis after the other.
+
+    Along an axis a GPU reaches all others, or on a ring those within `reach_hops`. What other GPUs send each
+    other goes straight, or round the ring.
+    """
+
+    #: Lengths of the axes, the one of neighbouring ranks last.
+    shape: tuple[int, ...]
+    #: GPUs of each set that exchanges rows, by rank. [sets, ranks]
+    members: NDArray[np.int32]
+    #: None: no ring.
+    reach_hops: int | None = None
+    #: Set and rank of each GPU. [gpus]
+    _set: NDArray[np.int64] = attrs.field(init=False)
+    _rank: NDArray[np.int64] = attrs.field(init=False)
+
+    def __attrs_post_init__(self) -> None:
+        sets, ranks = np.indices(self.members.shape)
+        for name, table in (("_set", sets), ("_rank", ranks)):
+            of_gpu = np.empty(self.gpus, dtype=np.int64)
+            of_gpu[self.members] = table
+            object.__setattr__(self, name, of_gpu)
+
+    @classmethod
+    def of(
+        cls, plan: Plan, gpu_of: NDArray[np.int32], shape: tuple[int, ...], reach_hops: int | None
+    ) -> GridForwarding:
+        """Return the grid of a plan whose device r of replica g is ``gpu_of[g, r]``."""
+        by_rank = gpu_of.reshape(-1, plan.ep, plan.cp, plan.replica_gpus)
+        members = np.moveaxis(by_rank, 1, -1).reshape(-1, plan.ep)
+        return cls(gpus=plan.gpus, shape=shape, members=members, reach_hops=reach_hops)
+
+    def waypoints(self, src: int, dst: int) -> list[int]:
+        """Return the GPUs that a transfer passes, both ends included: the axis of neighbours first.
+
+        >>> members = np.arange(16, dtype=np.int32)[None]
+        >>> GridForwarding(gpus=16, shape=(4, 4), members=members).waypoints(1, 14)
+        [1, 2, 14]
+        >>> GridForwarding(gpus=16, shape=(4, 4), members=members, reach_hops=4).waypoints(1, 14)
+        [1, 2, 6, 10, 14]
+        """
+        if self._set[src] != self._set[dst]:
+            return self._straight(src, dst)
+        row = self.members[self._set[src]].reshape(self.shape)
+        at, to = (list(np.unravel_index(self._rank[gpu], self.shape)) for gpu in (src, dst))
+        way = [src]
+        for axis in reversed(range(len(self.shape))):
+            steps = int(to[axis]) - int(at[axis])
+            beside = list(at)
+            beside[axis] = at[axis] + (1 if steps > 0 else -1)
+            hops = 1 if not steps else self._hops(abs(steps), way[-1], int(row[tuple(beside)]))
+            start = int(at[axis])
+            for hop in range(1, hops + 1 if steps else 1):
+                at[axis] = start + steps * hop // hops
+                way += self._straight(way[-1], int(row[tuple(at)]))[1:]
+        return way
+
+    def _hops(self, steps: int, gpu: int, beside: int) -> int:
+        """Return in how many hops a way of so many steps along an axis is gone: as few as can be."""
+        if self.reach_hops is None:
+            return 1
+        ring = RingForwarding(gpus=self.gpus, reach_hops=self.reach_hops)
+        return -(-steps // max(self.reach_hops // ring.distance(gpu, beside), 1))
+
+    def _straight(self, src: int, dst: int) -> list[int]:
+        if self.reach_hops is None:
+            return [src, dst]
+        return RingForwarding(gpus=self.gpus, reach_hops=self.reach_hops).waypoints(src, dst)
+
+    def _far(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:
+        far = self._set[src] == self._set[dst]
+        if self.reach_hops is not None:
+            far |= RingForwarding(gpus=self.gpus, reach_hops=self.reach_hops)._far(src, dst)
+        return np.asarray(far)
 
 
 def _on_first_groups(

@@ -13,7 +13,7 @@ from sipml_core.lowering.blockexchanges import BlockTransfers
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import in_network_bytes
 from sipml_core.lowering.expertgroups import load_of_ranks, updating_replicas
-from sipml_core.lowering.forwarding import RingForwarding
+from sipml_core.lowering.forwarding import Forwarding
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate, TrafficBytes
@@ -59,8 +59,8 @@ class Lowering:
     library: Library | None = None
     in_network: bool = False
     framework: Framework = attrs.Factory(Framework)
-    #: How transfers out of reach are passed on; None: there are none.
-    forwarding: RingForwarding | None = None
+    #: How transfers whose ends no circuit joins are passed on; None: there are none.
+    forwarding: Forwarding | None = None
 
     @classmethod
     def of(
@@ -76,7 +76,7 @@ class Lowering:
         library: Library | None = None,
         in_network: bool = False,
         framework: Framework | None = None,
-        forwarding: RingForwarding | None = None,
+        forwarding: Forwarding | None = None,
     ) -> Lowering:
         """Return the template with GPUs for all groups; see `lower`.
 
@@ -276,11 +276,11 @@ class Lowering:
 
         # Columns of tasks and transfers, and of those that wait for them; the same in every micro-batch.
         before, after = _direct(group)
-        builder.depend(tasks[..., before], tasks[..., after])
-        builder.depend(tasks[..., transfers.maker], sends[..., transfers.made])
-        builder.depend(sends[..., transfers.before], sends[..., transfers.after])
+        builder.depend(_columns(tasks, before), _columns(tasks, after))
+        builder.depend(_columns(tasks, transfers.maker), _columns(sends, transfers.made))
+        builder.depend(_columns(sends, transfers.before), _columns(sends, transfers.after))
         arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
-        builder.depend(sends[..., arrival], tasks[..., consumer])
+        builder.depend(_columns(sends, arrival), _columns(tasks, consumer))
         pass_ends = self._order_passes(builder, tasks)
         self._exchange(builder, gpu_of, tasks, sends=sends, label=label, priority=priority)
         host = HostTime(template=self.template, framework=self.framework, builder=builder)
@@ -451,6 +451,11 @@ class Lowering:
         """Return what adds the all-reduces of one iteration, whose last micro-batch are `tasks`."""
         over = self._over_replicas(builder, tasks, priority)
         return Synchronisation(over=over, tiers=self.tiers, orders=self.orders, tier_orders=self.tier_orders)
+
+
+def _columns(nodes: Nodes, columns: Indices) -> Nodes:
+    """Return ``nodes[..., columns]``, laid out as it is read."""
+    return np.take(nodes, columns, axis=-1)
 
 
 def _gpu_of(plan: Plan, cluster: Cluster, order: NDArray[np.int32] | None) -> NDArray[np.int32]:

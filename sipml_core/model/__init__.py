@@ -38,7 +38,7 @@ from sipml_core.model.opgraph import (
     Tensor,
 )
 from sipml_core.model.opwork import MatrixProduct, OpWork, op_work, region_elements
-from sipml_core.model.pairs import PairIndex, sorted_unique
+from sipml_core.model.pairs import PairIndex, parts_of, sorted_unique
 from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompute_level
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
@@ -136,6 +136,7 @@ __all__ = [
     "check_routes",
     "hashed_choice",
     "op_work",
+    "parts_of",
     "precision",
     "recompute_level",
     "refuse_excess",

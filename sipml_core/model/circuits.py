@@ -252,10 +252,15 @@ def check_form(control: CircuitControl, plan: CircuitPlan) -> None:
             continue
         if not len(values) == len(plan.src) == len(plan.dst):
             raise PluginError(f"the plan has {len(values)} {name} for {len(plan.src)} pairs")
-        _refuse(plan, ~(np.isfinite(values) & (values >= 0)), f"{name} is negative or not finite")
-    ends = (plan.src < 0) | (plan.src >= plan.gpus) | (plan.dst < 0) | (plan.dst >= plan.gpus)
-    _refuse(plan, ends, f"the GPUs are 0 to {plan.gpus - 1}")
-    _refuse(plan, np.diff(plan.key, prepend=-1) <= 0, "pairs are out of order, or named twice")
+        # First whether anything is wrong at all, which takes no array: every plan is looked at.
+        if len(values) and not (values.min() >= 0 and values.max() < np.inf):
+            _refuse(plan, ~(np.isfinite(values) & (values >= 0)), f"{name} is negative or not finite")
+    if not len(plan.src):
+        return
+    if min(plan.src.min(), plan.dst.min()) < 0 or max(plan.src.max(), plan.dst.max()) >= plan.gpus:
+        ends = (plan.src < 0) | (plan.src >= plan.gpus) | (plan.dst < 0) | (plan.dst >= plan.gpus)
+        _refuse(plan, ends, f"the GPUs are 0 to {plan.gpus - 1}")
+    _refuse(plan, np.append(False, plan.key[1:] <= plan.key[:-1]), "pairs are out of order, or named twice")
     _refuse(plan, ~control.may_connect(plan.src, plan.dst), "no circuit can join them")
     circuits = plan.gbps / control.circuit_gbps
     parts = np.abs(circuits - np.rint(circuits)) > _TOLERANCE * np.maximum(circuits, 1.0)

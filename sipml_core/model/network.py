@@ -12,7 +12,7 @@ from numpy.typing import NDArray
 from sipml_core.errors import InfeasibleError, PluginError
 from sipml_core.fields import float64_vector, int32_matrix, int32_vector, int64_vector
 from sipml_core.model.fabric import Fabric
-from sipml_core.model.pairs import PairIndex
+from sipml_core.model.pairs import PairIndex, parts_of
 from sipml_core.model.routes import NO_LINK, Routes, padded
 from sipml_core.model.taskgraph import TaskGraph
 
@@ -126,8 +126,10 @@ class Network:
 
     def link_bytes(self, transfer_bytes: NDArray[np.float64]) -> NDArray[np.float64]:
         """What the links carry where each transfer sends this much. [links]"""
-        pair_bytes = np.bincount(self.transfer_pair, weights=transfer_bytes, minlength=len(self.pair_src))
-        return self.link_sum(np.asarray(pair_bytes, np.float64))
+        pair_bytes = np.zeros(len(self.pair_src))
+        for part in parts_of(len(transfer_bytes)):
+            np.add.at(pair_bytes, self.transfer_pair[part], transfer_bytes[part])
+        return self.link_sum(pair_bytes)
 
 
 def check_routes(fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32], routes: Routes) -> None:

@@ -8,10 +8,10 @@ import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-_Integer = TypeVar("_Integer", bound=np.integer[Any])
+_Number = TypeVar("_Number", bound=np.number[Any])
 
 
-def sorted_unique(values: NDArray[_Integer]) -> NDArray[_Integer]:
+def sorted_unique(values: NDArray[_Number]) -> NDArray[_Number]:
     """Return each value once, ascending, as `np.unique` does, which hashes and is many times slower.
 
     >>> sorted_unique(np.array([7, 3, 7, 5]))
@@ -21,6 +21,15 @@ def sorted_unique(values: NDArray[_Integer]) -> NDArray[_Integer]:
     new = np.ones(len(ordered), dtype=np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
     return ordered[new]
+
+
+def parts_of(count: int, size: int = 1 << 18) -> list[slice]:
+    """Return slices that make up so many items: what is done with one at a time has no large temporaries.
+
+    >>> parts_of(5, size=2)
+    [slice(0, 2, None), slice(2, 4, None), slice(4, 5, None)]
+    """
+    return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
 @attrs.frozen

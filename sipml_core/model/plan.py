@@ -166,8 +166,8 @@ class Execution:
     )  # fmt: skip
     forwarding: bool = option(
         False,
-        doc="on a ring, pass on from GPU to GPU what is beyond the reach of a circuit; false: refuse plans "
-        "with such neighbours",
+        doc="pass on from GPU to GPU what is beyond the reach of a circuit on a ring, and rows of experts "
+        "where a GPU has fewer circuits than replicas to send them to; false: refuse such plans",
     )
     iterations: int = option(
         1,

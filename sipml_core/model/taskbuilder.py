@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 
 import numpy as np
@@ -69,7 +70,7 @@ class TaskBuilder:
         `TRAFFIC_KINDS`.
         """
         columns = _broadcast(src, dst, size_bytes, priority, latency_steps, kind)
-        kinds = (np.int32, np.int32, np.float64, np.int32, np.float64, np.int8)
+        kinds = (np.int32, np.int32, np.float64, np.int32, np.float32, np.int8)
         self._transfers.append(_flat(columns, kinds))
         first = self._transfer_count
         self._transfer_count += columns[0].size
@@ -124,32 +125,43 @@ class TaskBuilder:
             startup_us[first : first + len(values)] = values
         return startup_us
 
-    def _successors(self) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-        """Dependencies as a compressed adjacency: one sort of (before, after) packed in 64 bits."""
-        key = np.empty(sum(len(before) for before, _ in self._edges), dtype=np.int64)
-        at = len(key)
+    def _successors(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return dependencies as a compressed adjacency, by one sort of (before, after) packed in 64 bits."""
+        count, nodes = sum(len(before) for before, _ in self._edges), self._task_count + self._transfer_count
+        key = np.empty(count, dtype=np.int64)
+        # The halves of each key that count less, and more.
+        low, high = (
+            key.view(np.int32)[half::2] for half in ((0, 1) if sys.byteorder == "little" else (1, 0))
+        )
         while self._edges:
             before, after = self._edges.pop()
-            part = key[at - len(before) : at]
-            part[:] = self._final(before)
-            part <<= 32
-            part |= self._final(after)
-            at -= len(before)
+            low[count - len(before) : count] = self._final(after)
+            high[count - len(before) : count] = self._final(before)
+            count -= len(before)
         key.sort()
-        # Places of edges that equal the one before; the lower half of a key is the successor.
-        repeated = np.flatnonzero(key[1:] == key[:-1]) + 1
-        successors = key.astype(np.int32)
-        key >>= 32
-        succ_start = np.zeros(self._task_count + self._transfer_count + 1, dtype=np.int64)
-        counts = np.bincount(key, minlength=len(succ_start) - 1)
-        if len(repeated):
-            counts -= np.bincount(key[repeated], minlength=len(succ_start) - 1)
-            successors = np.delete(successors, repeated)
-        np.cumsum(counts, out=succ_start[1:])
-        return succ_start, successors
+
+        # Places of edges that equal the next one, and of the last edge of each node that has any.
+        repeated = np.flatnonzero(key[1:] == key[:-1])
+        last = np.flatnonzero(high[1:] != high[:-1])
+        succ_start = np.zeros(nodes + 1, dtype=np.int32)
+        succ_start[high[last] + 1] = last + 1
+        succ_start[high[-1:] + 1] = len(key)
+        np.maximum.accumulate(succ_start, out=succ_start)
+        if not len(repeated):
+            return succ_start, low.copy()
+        dropped = np.zeros(nodes + 1, dtype=np.int32)  # at each node, of those before it
+        np.add.at(dropped, high[repeated] + 1, 1)
+        succ_start -= np.cumsum(dropped, dtype=np.int32)
+        kept = np.ones(len(key), dtype=np.bool_)
+        kept[repeated] = False
+        return succ_start, low[kept]
 
     def _final(self, nodes: Nodes) -> Nodes:
         """Node numbers of the TaskGraph: transfers come after all tasks."""
+        if nodes.min() >= 0:
+            return nodes
+        if nodes.max() < 0:
+            return np.int32(self._task_count - 1) - nodes
         return np.where(nodes < 0, self._task_count + ~nodes, nodes)
 
 

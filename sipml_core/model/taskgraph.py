@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
-from sipml_core.fields import bool_vector, float64_vector, int32_vector, int64_vector
+from sipml_core.fields import bool_vector, float32_vector, float64_vector, int32_vector
 
 #: `gpu` of a node that occupies no GPU: it fires when its predecessors have, or its duration later.
 BARRIER = -1
@@ -37,10 +37,11 @@ class TaskGraph:
     dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
     #: [T] [bytes]
     size_bytes: NDArray[np.float64] = attrs.field(converter=float64_vector)
-    #: Times the route latency is paid: 1, or the steps that a fluid collective stands for. [T]
-    latency_steps: NDArray[np.float64] = attrs.field(converter=float64_vector)
+    #: Times the route latency is paid: 1, or the steps that a fluid collective stands for; exact if whole and
+    #: below 2^24. [T]
+    latency_steps: NDArray[np.float32] = attrs.field(converter=float32_vector)
 
-    succ_start: NDArray[np.int64] = attrs.field(converter=int64_vector)
+    succ_start: NDArray[np.int32] = attrs.field(converter=int32_vector)
     successors: NDArray[np.int32] = attrs.field(converter=int32_vector)
 
     #: Barrier nodes at whose firing the engine takes a snapshot of its accounts (ends of iterations).

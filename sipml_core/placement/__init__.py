@@ -6,9 +6,18 @@ Imports `partition` and what is below it; knows no topology.
 
 from sipml_core.placement.algorithm1 import Algorithm1
 from sipml_core.placement.aligned import Aligned
-from sipml_core.placement.limits import check_reach, placement_limits
+from sipml_core.placement.limits import check_reach, expert_grid, grid_peers, placement_limits
 from sipml_core.placement.stageplacement import place_in_stages
 
 PLACERS = (Algorithm1, Aligned)
 
-__all__ = ["PLACERS", "Algorithm1", "Aligned", "check_reach", "place_in_stages", "placement_limits"]
+__all__ = [
+    "PLACERS",
+    "Algorithm1",
+    "Aligned",
+    "check_reach",
+    "expert_grid",
+    "grid_peers",
+    "place_in_stages",
+    "placement_limits",
+]

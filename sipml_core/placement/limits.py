@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 
 import numpy as np
 from numpy.typing import NDArray
@@ -21,6 +21,7 @@ def placement_limits(
     stage_peers: int = 0,
     block_peers: int = 0,
     chain: bool = False,
+    forwarding: bool = True,
 ) -> PlacementLimits:
     """Return the limits of a group of `devices` GPUs, a stage of one of `dp` replicas (section 3.2, ii).
 
@@ -53,6 +54,8 @@ def placement_limits(
         GPUs of other pipeline stages that a GPU talks to.
     block_peers
         GPUs of other replicas that a GPU exchanges rows of experts, keys and values with.
+    forwarding
+        False: a refusal may name it as a remedy, for fewer such peers.
 
     Raises
     ------
@@ -72,13 +75,14 @@ def placement_limits(
         "for neighbouring pipeline stages": stage_peers,
         "for replicas that share experts or sequences": block_peers,
     }
-    by_degree = _degree_range(devices, degree, taken)
+    instead = ", or forwarding = true" if block_peers and not forwarding else ""
+    by_degree = _degree_range(devices, degree, taken, instead)
     ranges = [] if chain else [by_degree, _reach_range(devices, dp, reach_hops)]
     known = [hops for hops in ranges if hops is not None]
     return PlacementLimits(devices=devices, range_hops=min(known) if known else None)
 
 
-def _degree_range(devices: int, degree: int | None, taken: Mapping[str, int]) -> int | None:
+def _degree_range(devices: int, degree: int | None, taken: Mapping[str, int], instead: str) -> int | None:
     """Return how far devices may talk with what others leave of the degree; `taken`: peers by their use."""
     if degree is None:
         return None
@@ -92,8 +96,75 @@ def _degree_range(devices: int, degree: int | None, taken: Mapping[str, int]) ->
         shared = f", {' and '.join(uses)}," if uses else ""
         remedy = f"the largest mp is {peers + 1}" if peers >= 0 else f"it takes {degree - peers + needed}"
         group = f"mp={devices} needs two peers for each GPU at least, but " if needed else ""
-        raise InfeasibleError(f"{group}degree {degree}{shared} leaves {peers}; {remedy}")
+        raise InfeasibleError(f"{group}degree {degree}{shared} leaves {peers}; {remedy}{instead}")
     return peers // 2
+
+
+def expert_grid(ranks: int, peers: int, stride: int = 1, reach_hops: int | None = None) -> tuple[int, ...]:
+    """Return the grid over which so many GPUs send each other rows, each to at most so many peers.
+
+    Of grids of fewest axes the one of fewest peers; where no grid does with so many peers, that of fewest.
+
+    Parameters
+    ----------
+    ranks
+        GPUs that all send to each other, e.
+    peers
+        At most; all ranks - 1 of them if that many are allowed.
+    stride
+        GPUs from one rank to the next on a ring.
+    reach_hops
+        Ring neighbours on either side that a circuit can span; None: not a ring.
+
+    Examples
+    --------
+    >>> expert_grid(64, 70), expert_grid(64, 14), expert_grid(64, 13), expert_grid(7, 2)
+    ((64,), (8, 8), (4, 4, 4), (7,))
+
+    On a ring with reach 16 a GPU passes on along columns of stride 8, to two on either side:
+
+    >>> expert_grid(64, 14, reach_hops=16), grid_peers((8, 8), 1, 16)
+    ((8, 8), 11)
+    """
+    best: tuple[int, ...] = (ranks,)
+    for axes in range(1, ranks.bit_length() + 1):
+        shapes = list(_factorisations(ranks, axes))
+        if not shapes:
+            break
+        found = min(shapes, key=lambda shape: (grid_peers(shape, stride, reach_hops), shape))
+        if grid_peers(found, stride, reach_hops) < grid_peers(best, stride, reach_hops) or axes == 1:
+            best = found
+        if grid_peers(best, stride, reach_hops) <= peers:
+            break
+    return best
+
+
+def _factorisations(number: int, factors: int) -> Iterator[tuple[int, ...]]:
+    """Yield all ways to write a number as a product of so many factors of at least 2, or as itself.
+
+    >>> list(_factorisations(12, 2))
+    [(2, 6), (3, 4), (4, 3), (6, 2)]
+    """
+    if factors == 1:
+        yield (number,)
+        return
+    for first in range(2, number // 2 + 1):
+        if number % first == 0:
+            for rest in _factorisations(number // first, factors - 1):
+                if rest[-1] > 1:
+                    yield (first, *rest)
+
+
+def grid_peers(shape: tuple[int, ...], stride: int = 1, reach_hops: int | None = None) -> int:
+    """Return with how many others a GPU of a grid exchanges directly; all, where there is one axis."""
+    if len(shape) == 1 or reach_hops is None:
+        return sum(length - 1 for length in shape)
+    found = 0
+    for length in reversed(shape):
+        within = length - 1 if stride * (length - 1) <= reach_hops else 2 * max(reach_hops // stride, 1)
+        found += min(length - 1, within) if stride <= reach_hops else within
+        stride *= length
+    return found
 
 
 def check_reach(plan: Plan, reach_hops: int | None) -> None:

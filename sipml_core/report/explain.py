@@ -55,7 +55,8 @@ def _contents(experiment: Experiment, job: Job, plan: Plan, cluster: Cluster) ->
     """Return what each stage of a plan holds; none where there is one stage."""
     if plan.pp == 1:
         return []
-    graph = op_graph(job.workload, plan.micro_samples, experiment.precision, plan.cp, plan.ep)
+    copies = job.key_copies(plan)
+    graph = op_graph(job.workload, plan.micro_samples, experiment.precision, plan.cp, plan.ep, copies)
     prices = Prices.flat(cluster.bandwidth_gbps)
     balanced = balanced_graph(graph, job.table.layout, experiment.gpu, cluster, plan, prices)
     return stage_contents(graph, model_parts(balanced, plan), op_times_us(balanced), plan.pp)

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Sequence
 
 from rich.table import Table
+from rich.text import Text
 
 from sipml_core.fields import format_us
 from sipml_core.model import TRAFFIC_KINDS, CaseResult
@@ -28,7 +29,7 @@ def language_table(rows: Sequence[CaseResult], width: int) -> Table | None:
         return None
     kinds = [kind for kind in TRAFFIC_KINDS if any(_exposed_us(row, kind) for row in ran)]
     headings = ("interconnect", *_SPEED, *kinds, _HELD, *_COST)
-    return fitted(
+    table = fitted(
         f"{rows[0].workload}: a GPU's share, exposed communication by kind, memory of the fullest GPU, and "
         f"cost of {_goal(ran[0])}",
         headings,
@@ -37,6 +38,32 @@ def language_table(rows: Sequence[CaseResult], width: int) -> Table | None:
         drop=_DROPPED,
         left=("interconnect",),
     )
+    shown = {str(column.header) for column in table.columns}
+    lines = [*_bubbles(ran), *_left_out([heading for heading in headings if heading not in shown])]
+    if lines:
+        table.caption = Text("\n".join(lines))
+    return table
+
+
+def _bubbles(ran: Sequence[CaseResult]) -> list[str]:
+    """Say how long GPUs are idle beside the bubble of their pipeline, if they have one."""
+    idle = [
+        f"{row.topology} {_percent(row.idle_us / row.iteration_us)}"
+        for row in ran
+        if row.bubble and row.iteration_us and row.idle_us is not None
+    ]
+    bubbles = sorted({_percent(row.bubble) for row in ran if row.bubble})
+    ideal = f"the bubble of {'the pipeline' if len(bubbles) == 1 else 'pipelines'}, (p - 1) / (m + p - 1)"
+    return [f"idle part of an iteration: {', '.join(idle)}; {ideal}: {', '.join(bubbles)}"] if idle else []
+
+
+def _left_out(headings: Sequence[str]) -> list[str]:
+    """Say which columns a narrow terminal lacks."""
+    if not headings:
+        return []
+    names = ", ".join(heading.replace("\n", " ") for heading in headings)
+    columns = "1 column" if len(headings) == 1 else f"{len(headings)} columns"
+    return [f"{columns} left out ({names}): in summary.csv, and here in a wider terminal"]
 
 
 def _goal(row: CaseResult) -> str:

@@ -19,7 +19,6 @@ from sipml_core.model import (
     PartsPlan,
     TaskGraph,
     TrafficMatrix,
-    at_rows,
 )
 from sipml_core.plugin import DemandForecast, Scheduler
 from sipml_core.scheduling.demandrules import BYTES, DemandRule, interval_bytes
@@ -39,8 +38,7 @@ def circuit_traffic(network: Network, demand: NDArray[np.float64]) -> TrafficMat
     To 36 binary digits: those that are equal but for rounding are equal, so that the last digit of a sum does
     not decide which of them a scheduler serves first.
     """
-    fraction, exponent = np.frexp(demand)
-    demand = np.ldexp(np.round(fraction * 2.0**36), exponent - 36)
+    demand = to_36_digits(demand)
     asked = demand > 0
     return TrafficMatrix(
         gpus=network.gpus,
@@ -48,6 +46,20 @@ def circuit_traffic(network: Network, demand: NDArray[np.float64]) -> TrafficMat
         dst=network.circuit_dst[asked],
         demand=demand[asked],
     )
+
+
+def to_36_digits(demand: NDArray[np.float64]) -> NDArray[np.float64]:
+    """Return numbers rounded to 36 binary digits, those half way between two to the even one.
+
+    >>> to_36_digits(np.array([1.0, 1 + 2.0**-35, 1 + 2.0**-36, 1 + 3 * 2.0**-36, 0.0])).tolist()
+    [1.0, 1.0000000000291038, 1.0, 1.0000000000582077, 0.0]
+    """
+    # Of 53 digits the last 17 go. Half of the one before, less one if it is even, carries into it, and from
+    # the largest fraction into the exponent, as it should.
+    bits = demand.view(np.int64)
+    bits = bits + ((bits >> 17) & 1) + 0xFFFF
+    bits &= ~0x1FFFF
+    return bits.view(np.float64)
 
 
 def refuse_control(scheduler: Scheduler, control: CircuitControl) -> None:
@@ -148,11 +160,13 @@ class ScheduledCircuits:
         self.scheduler = scheduler
         self.estimator = estimator
         self.network = network
+        #: Pairs that its circuits join, as of a `PairIndex`, ascending. [circuits]
+        self._keys = _circuit_keys(network)
         #: All pairs of the job, also where `network` has only those that stand for all.
         self.planned_network = network
         self.rule = rule
         #: Whether each circuit joins a gating pair. [circuits]
-        self._gates = np.isin(_circuit_keys(network), () if gates is None else gates)
+        self._gates = np.isin(self._keys, () if gates is None else gates)
         self.replan_above = replan_above
         self.plan = self._plan(total_bytes, None)
         #: Plans made, and decision instants at which the one in force was kept unasked.
@@ -172,7 +186,7 @@ class ScheduledCircuits:
             For the circuits of that network, some of those before; None: they are the same, or set once.
         """
         other = copy.copy(self)
-        other.network = network
+        other.network, other._keys = network, _circuit_keys(network)
         other._settled = None
         if estimator is not None:
             other.estimator = estimator
@@ -233,8 +247,21 @@ class ScheduledCircuits:
     def _settings(self, plan: CircuitPlan, *, at_start: bool) -> CircuitSettings:
         from sipml_core.engine import CircuitSettings  # here: plugins load this room, and need no engine
 
-        row = plan.row_of(self.network.circuit_src, self.network.circuit_dst)
-        gbps = at_rows(plan.gbps, row)
+        # Where the circuits of the plan stand among those of the network; the others carry nothing.
+        at: slice | NDArray[np.intp] = slice(None)
+        named: slice | NDArray[np.intp] = slice(None)
+        if not np.array_equal(plan.key, self._keys):
+            at = np.searchsorted(self._keys, plan.key)
+            at[at == len(self._keys)] = 0
+            named = np.flatnonzero(self._keys[at] == plan.key) if len(self._keys) else np.zeros(0, np.intp)
+            at = at[named]
+
+        def spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
+            result = np.zeros(len(self._keys))
+            result[at] = values[named]
+            return result
+
+        gbps = spread(plan.gbps)
         if at_start:
             return CircuitSettings(gbps=gbps, kept_gbps=gbps, dark_us=np.zeros(len(gbps)))
         if self.control.all_dark:
@@ -242,11 +269,7 @@ class ScheduledCircuits:
             return CircuitSettings(gbps=gbps, kept_gbps=np.zeros(len(gbps)), dark_us=dark)
         assert plan.kept_gbps is not None
         assert plan.dark_us is not None
-        return CircuitSettings(
-            gbps=gbps,
-            kept_gbps=at_rows(plan.kept_gbps, row),
-            dark_us=at_rows(plan.dark_us, row),
-        )
+        return CircuitSettings(gbps=gbps, kept_gbps=spread(plan.kept_gbps), dark_us=spread(plan.dark_us))
 
 
 def _circuit_keys(network: Network) -> NDArray[np.int64]:

@@ -3,12 +3,15 @@
 One group, or those that fill one server, are lowered and simulated as if all others did the same at
 the same time. A link gives them the part of its capacity
 that their bytes are of all the bytes that the job sends over it. Circuits that are set once carry what the
-plan for the traffic of the whole job gives them. Those that are re-planned follow demand: pairs share
-what circuits share (ports; the fibres of a ring), as packets would.
+plan for the traffic of the whole job gives them. Those that are re-planned follow demand: on switches
+pairs get their share of the ports at every interval, by what the estimator of the experiment expects
+(`followedcircuits`); on other media, such as the fibres of a ring, they share it as packets would.
 
 Where the groups of the job are alike the estimate is the simulation. It leaves out what sets groups
-apart (circuits that differ from group to group, noise), and of re-planning the wait for the next plan, the
-dark time and that circuits are whole.
+apart (circuits that differ from group to group, noise), and of re-planning on switches that circuits are
+whole, on other media also the wait for the next plan and the dark time. Replicas that send each other rows
+of experts or keys are the exception: blocks of them that are alike are folded as in a run, their circuits
+share as packets would, and short iterations with experts have their circuits planned.
 """
 
 from __future__ import annotations
@@ -17,10 +20,15 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic
+from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic, prepared_variant
 from sipml_core.engine import simulate
-from sipml_core.lowering import Lowering
-from sipml_core.model import Network, PairIndex, TaskGraph
+from sipml_core.errors import StalledError, TooSlowError
+from sipml_core.lowering import Lowering, NoSymmetryError, symmetry
+from sipml_core.model import CircuitControl, CircuitParts, Network, PairIndex, TaskGraph
+from sipml_core.searching.followedcircuits import FollowedCircuits
+
+#: Plans of circuits, at most, that an estimate makes itself.
+MAX_PLANS = 500
 
 
 @attrs.frozen(kw_only=True)
@@ -41,21 +49,80 @@ def estimate(case: Case, reuse: Reuse) -> Estimate:
     InfeasibleError
         As `compile_case`.
     """
-    found = [_of_variant(traffic) for traffic in case_traffic(case, reuse)]
+    found = [_of_variant(traffic, reuse) for traffic in case_traffic(case, reuse)]
     return min(found, key=lambda estimate: estimate.iteration_us)
 
 
-def _of_variant(traffic: CaseTraffic) -> Estimate:
+def _of_variant(traffic: CaseTraffic, reuse: Reuse) -> Estimate:
     variant = traffic.variant
-    lowering = _one_iteration(traffic.lowering)
-    tasks = lowering.tasks(_groups(lowering, variant.fabric.hints.server_gpus))
-    network = _share(traffic, tasks)
+    control = variant.fabric.circuits
+    driver: FollowedCircuits | None = None
+    if control is not None and variant.plan.block == 1 and _follows(traffic, control):
+        tasks, network, driver = _followed(traffic, control)
+    else:
+        tasks, network = _in_a_block(traffic) or _first_groups(traffic)
+    shared_us = simulate(tasks, network, driver=driver, queue=variant.case.engine.queue).total_us
     return Estimate(
-        iteration_us=simulate(tasks, network, queue=variant.case.engine.queue).total_us,
+        iteration_us=_with_plans(traffic, reuse, shared_us) or shared_us,
         all_reduce=variant.plan.all_reduce,
         exchange=variant.plan.exchange,
         memory_bytes=variant.memory_bytes,
     )
+
+
+def _with_plans(traffic: CaseTraffic, reuse: Reuse, shared_us: float) -> float | None:
+    """Return an iteration with circuits as they are re-planned; None: it is long, or sharing says as much.
+
+    Rows of experts that go to more GPUs than a plan has circuits for wait for the next plan, layer after
+    layer, and messages last about as long as a plan.
+    """
+    variant = traffic.variant
+    control, plan = variant.fabric.circuits, variant.plan
+    if control is None or control.interval_us is None or plan.ep == 1 or plan.iterations > 1:
+        return None
+    limit_us = MAX_PLANS * control.interval_us
+    if shared_us > limit_us:
+        return None
+    compiled = prepared_variant(variant, traffic.lowering, reuse).compiled()
+    try:
+        return simulate(
+            compiled.tasks,
+            compiled.network,
+            driver=compiled.circuits,
+            queue=variant.case.engine.queue,
+            max_time_us=2 * limit_us,
+        ).total_us
+    except (StalledError, TooSlowError):
+        return None
+
+
+def _in_a_block(traffic: CaseTraffic) -> tuple[TaskGraph, Network] | None:
+    """Return the first blocks, which send to the images of those that they stand for; None: they do not.
+
+    Where replicas send each other rows or keys all the time, sharing a link with what comes in from another
+    block by the bytes of an iteration says little. See `symmetry`; what changes while the job runs is
+    left out.
+    """
+    if traffic.lowering.plan.block == 1:
+        return None
+    lowering = _one_iteration(traffic.lowering)
+    network, capacity_gbps = _sharing(traffic)
+    plain = attrs.evolve(
+        network, link_gbps=capacity_gbps, first_circuit=len(capacity_gbps), circuit_src=[], circuit_dst=[]
+    )
+    try:
+        found = symmetry(traffic.pairs, plain, capacity_gbps)
+    except NoSymmetryError:
+        return None
+    folded = found.folded(lambda _, groups: lowering.tasks(groups))
+    return folded.tasks, folded.network
+
+
+def _first_groups(traffic: CaseTraffic) -> tuple[TaskGraph, Network]:
+    """Return the first groups and their part of each link."""
+    lowering = _one_iteration(traffic.lowering)
+    tasks = lowering.tasks(_groups(lowering, traffic.variant.fabric.hints.server_gpus))
+    return tasks, _share(traffic, tasks)
 
 
 def _groups(lowering: Lowering, server_gpus: int | None) -> int:
@@ -72,6 +139,48 @@ def _one_iteration(lowering: Lowering) -> Lowering:
     speed = lowering.speed.copy()
     speed[lowering.gpu_of] = speed[lowering.gpu_of].min(axis=0)
     return attrs.evolve(lowering, template=template, speed=speed)
+
+
+def _follows(traffic: CaseTraffic, control: CircuitControl) -> bool:
+    """Return whether circuits are re-planned for what is asked, and share nothing but ports."""
+    none, interconnect = np.zeros(0, dtype=np.int32), traffic.variant.case.interconnect
+    return (
+        control.interval_us is not None
+        and interconnect.circuit_keys.replan == "interval"
+        and interconnect.estimator is not None
+        and control.packets is None
+        and not isinstance(control, CircuitParts)
+        and control.media(none, none) is None
+    )
+
+
+def _followed(traffic: CaseTraffic, control: CircuitControl) -> tuple[TaskGraph, Network, FollowedCircuits]:
+    """Return the first groups, their network, its ports wholly theirs, and who drives their circuits.
+
+    What they send to other groups takes as much of the ports there as others take of theirs.
+    """
+    lowering = _one_iteration(traffic.lowering)
+    groups = _groups(lowering, traffic.variant.fabric.hints.server_gpus)
+    tasks = lowering.tasks(groups)
+    whole, interconnect = traffic.network, traffic.variant.case.interconnect
+    index = PairIndex(whole.gpus)
+    pair = np.searchsorted(index.key(whole.pair_src, whole.pair_dst), index.key(tasks.src, tasks.dst))
+    network = attrs.evolve(whole, transfer_pair=pair)
+    own_bytes = network.link_bytes(tasks.size_bytes)[network.first_circuit :]
+    own = np.flatnonzero(own_bytes > 0)
+    # Place of each GPU among the first groups, of those in others that of its image. [gpus]
+    place = np.argsort(traffic.lowering.gpu_of.reshape(-1)) % (groups * traffic.lowering.plan.replica_gpus)
+    assert interconnect.estimator is not None
+    driver = FollowedCircuits(
+        control=control,
+        forecast=interconnect.estimator.start_where(network, tasks, crowded=lambda: False),
+        own=own,
+        sender=place[network.circuit_src[own]],
+        receiver=place[network.circuit_dst[own]],
+        total_bytes=own_bytes[own],
+        circuits=len(network.circuit_src),
+    )
+    return tasks, network, driver
 
 
 def _share(traffic: CaseTraffic, tasks: TaskGraph) -> Network:

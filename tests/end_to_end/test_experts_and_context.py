@@ -229,6 +229,30 @@ def test_folding_is_exact_on_every_network(run, topology, plan):
         assert whole.context_bytes == pytest.approx(flat.context_bytes, rel=1e-12)
 
 
+@pytest.mark.parametrize(("blocks", "switches", "needed"), [(1, 3, 6), (2, 5, 7)])
+def test_rows_are_passed_on_where_circuits_are_few(run, blocks, switches, needed):
+    """Six replicas send each other rows: refused with few circuits, or passed on over a grid of 2 x 3.
+
+    Three of five peers are beside a GPU, the others two hops away: 7 / 5 of the bytes. Of the ring through a
+    block for gradients, four of six steps are one hop and two are two; all are straight that leave a block.
+    """
+    plan = {"dp": 6 * blocks, "ep": 6, "topology": "sip-ocs", "network": {"switches": switches}}
+    refused = run(MIXTRAL, 6 * blocks, **plan)
+    assert refused.reason.endswith(f"it takes {needed}, or forwarding = true")
+    folded, whole = (
+        run(MIXTRAL, 6 * blocks, forwarding=True, fold=fold, **plan) for fold in ("auto", "never")
+    )
+    assert "rows of experts are passed on over a grid of 2 x 3 replicas, axis by axis" in whole.notes
+    assert folded.iteration_us == pytest.approx(whole.iteration_us, rel=1e-9)
+    straight = run(MIXTRAL, 6 * blocks, dp=6 * blocks, ep=6)
+    assert whole.expert_bytes == straight.expert_bytes
+    passed_on = whole.network_bytes - straight.expert_bytes * 7 / 5
+    if blocks == 1:
+        assert passed_on == pytest.approx(straight.gradient_bytes * 8 / 6, rel=1e-12)
+    else:
+        assert straight.gradient_bytes < passed_on < straight.gradient_bytes * 8 / 6
+
+
 @pytest.mark.parametrize("topology", OTHERS)
 def test_every_other_network_carries_the_same_rows(run, topology):
     """Or says in one line why it cannot: ports, degree, a shape of its own."""

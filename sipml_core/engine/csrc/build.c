@@ -39,6 +39,14 @@ static int all_finite(const double *values, int64_t count)
     return 1;
 }
 
+static int hops_ok(const engine_graph *g)
+{
+    for (int64_t t = 0; t < g->transfers; t++)
+        if (!(g->hops[t] >= 0 && isfinite(g->hops[t])))
+            return 0;
+    return 1;
+}
+
 static int check_graph(const engine_graph *g)
 {
     int64_t nodes = g->tasks + g->transfers;
@@ -61,7 +69,7 @@ static int check_graph(const engine_graph *g)
     if (!(g->slowdown >= 0 && g->slowdown < 1))
         return ENGINE_E_VALUE;
     if (!all_finite(g->duration_us, g->tasks) || !all_finite(g->size_bytes, g->transfers) ||
-        !all_finite(g->hops, g->transfers) ||
+        !hops_ok(g) ||
         (g->startup_us && !all_finite(g->startup_us, g->transfers)))
         return ENGINE_E_VALUE;
     return 0;

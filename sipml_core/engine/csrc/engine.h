@@ -54,11 +54,11 @@ typedef struct engine_graph {
     const double *duration_us;    /* [tasks] of a barrier: how long after its predecessors it ends */
     const int32_t *priority;      /* [tasks + transfers] lowest first */
     const double *size_bytes;     /* [transfers] */
-    const double *hops;           /* [transfers] times the latency of the pair is paid */
+    const float *hops;            /* [transfers] times the latency of the pair is paid */
     const double *startup_us;     /* [transfers] paid besides, once; NULL: none is */
     double slowdown;              /* part of its speed that a GPU loses while a transfer from it is active */
     const uint8_t *slows;         /* [transfers] which of them do that; NULL: all */
-    const int64_t *succ_start;    /* [tasks + transfers + 1] */
+    const int32_t *succ_start;    /* [tasks + transfers + 1] */
     const int32_t *successors;    /* [succ_start[tasks + transfers]] */
     const int32_t *mark;          /* [marks] nodes below `tasks` at whose end the accounts are copied */
 } engine_graph;

@@ -10,25 +10,33 @@ int engine_critical_path(const engine_graph *graph, const double *node_us, doubl
     int64_t nodes = graph->tasks + graph->transfers, count = 0;
     int status = 0;
     size_t room = (size_t)nodes + 1;
-    int32_t *waits = calloc(room, sizeof *waits), *order = malloc(room * sizeof *order);
+    /* Predecessors to come of each node; of one that has none left, the next of those that are to be looked at. */
+    int32_t *waits = calloc(room, sizeof *waits), list = NONE;
     double *begin = calloc(room, sizeof *begin), longest = 0;
-    if (!waits || !order || !begin) {
+    if (!waits || !begin) {
         status = ENGINE_E_MEMORY;
         goto out;
     }
     for (int64_t k = 0; k < graph->succ_start[nodes]; k++)
         waits[graph->successors[k]]++;
-    for (int64_t node = 0; node < nodes; node++)
-        if (waits[node] == 0)
-            order[count++] = (int32_t)node;
-    for (int64_t i = 0; i < count; i++) {
-        double end = begin[order[i]] + node_us[order[i]];
+    for (int64_t node = nodes - 1; node >= 0; node--)
+        if (waits[node] == 0) {
+            waits[node] = list;
+            list = (int32_t)node;
+        }
+    while (list != NONE) {
+        int32_t node = list;
+        double end = begin[node] + node_us[node];
+        list = waits[node];
         longest = end > longest ? end : longest;
-        for (int64_t k = graph->succ_start[order[i]]; k < graph->succ_start[order[i] + 1]; k++) {
+        count++;
+        for (int64_t k = graph->succ_start[node]; k < graph->succ_start[node + 1]; k++) {
             int32_t next = graph->successors[k];
             begin[next] = end > begin[next] ? end : begin[next];
-            if (--waits[next] == 0)
-                order[count++] = next;
+            if (--waits[next] == 0) {
+                waits[next] = list;
+                list = next;
+            }
         }
     }
     if (count == nodes)
@@ -37,7 +45,6 @@ int engine_critical_path(const engine_graph *graph, const double *node_us, doubl
         status = ENGINE_E_CYCLE;
 out:
     free(waits);
-    free(order);
     free(begin);
     return status;
 }

@@ -208,7 +208,22 @@ def test_a_wavelength_used_twice_is_found():
 
     traffic = TrafficMatrix.from_pairs(4, [0, 0], [2, 1], [1, 1])
     made = plan(traffic, wavelengths=4)
-    index = made.circuit_index.copy()
-    index[:] = 0
+    same = attrs.evolve(made.period_circuits, index=np.zeros_like(made.circuit_index))
     with pytest.raises(PluginError, match="same segment"):
-        made.control.check(attrs.evolve(made, circuit_index=index))
+        made.control.check(attrs.evolve(made, period_circuits=same))
+
+
+def test_a_plan_that_only_says_it_repeats_is_found():
+    """Circuits of a period stand for all only where capacities repeat, and the ring may be planned so."""
+    import attrs
+
+    gpus, reach = 12, 3
+    here = np.arange(gpus)
+    traffic = TrafficMatrix.from_pairs(gpus, here, (here + 1) % gpus, np.ones(gpus))
+    made = plan(traffic, wavelengths=4, reach_hops=reach)
+    assert made.period == reach
+    gbps = made.gbps.copy()
+    gbps[-1] *= 2
+    for wrong in ({"gbps": gbps}, {"period": 2}):
+        with pytest.raises(PluginError, match="does not repeat"):
+            made.control.check(attrs.evolve(made, **wrong))

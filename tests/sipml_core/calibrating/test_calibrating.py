@@ -76,8 +76,8 @@ def made_calls(library, kinds, ranks=(2, 4, 8)):
 
 
 def test_constants_that_made_the_times_are_found():
-    """Start-up of 9 and 40 us where the defaults are 5.2 and 22, 0.9 of the links where they are 0.71."""
-    library = Nccl(Nccl.Options(ll_base_us=9.0, simple_base_us=40.0, ring_efficiency=0.9))
+    """Start-up of 9 and 40 us where the defaults are 5.2 and 8.4, 0.9 of the links where they are 0.71."""
+    library = Nccl(Nccl.Options(ll_base_us=9.0, reduce_base_us=40.0, ring_efficiency=0.9))
     fit = fit_library(list(made_calls(library, ["all_reduce"])), gbps=2400.0)
     assert max(map(abs, fit.residuals)) < 0.05
     assert fit.options["ring_efficiency"] == pytest.approx(0.9, rel=0.05)
@@ -89,7 +89,7 @@ def test_only_constants_that_the_calls_tell_of_are_fitted():
     fit = fit_library(list(made_calls(library, ["all_to_all"], ranks=(4,))), gbps=2400.0)
     assert set(fit.options) == {"send_base_us", "send_efficiency"}
     fit = fit_library(list(made_calls(library, ["all_reduce"], ranks=(4,))), gbps=2400.0)
-    assert set(fit.options) == {"ll_base_us", "simple_base_us", "ring_efficiency"}
+    assert set(fit.options) == {"ll_base_us", "reduce_hop_us", "ring_efficiency"}
 
 
 EXPERIMENT = """

@@ -1,4 +1,4 @@
-"""Forwarding on a ring: bytes on every hop, who waits for what, and the latency of all hops."""
+"""Forwarding on a ring and over a grid: bytes on every hop, who waits for what, the latency of all hops."""
 
 from __future__ import annotations
 
@@ -8,8 +8,9 @@ import numpy as np
 import pytest
 
 from sipml_core.engine import simulate
-from sipml_core.lowering import RingForwarding
-from sipml_core.model import Network, TaskBuilder
+from sipml_core.lowering import GridForwarding, RingForwarding
+from sipml_core.model import Network, Plan, TaskBuilder
+from sipml_core.placement import expert_grid, grid_peers
 from sipml_core.testing.worked import switch
 
 
@@ -96,3 +97,30 @@ def test_of_the_first_groups_another_passes_on_as_the_image_of_it():
     assert set(tasks.src.tolist()) == {0, 1, 2, 3}
     hops = sorted(zip(tasks.src.tolist(), tasks.dst.tolist(), strict=True))
     assert hops == [(a, a + 2) for a in range(4) for _ in range(2)]
+
+
+@pytest.mark.parametrize(
+    ("ranks", "degree", "reach", "shape"),
+    [(12, 5, None, (3, 4)), (64, 14, None, (8, 8)), (64, 9, None, (4, 4, 4)), (64, 11, 16, (8, 8))],
+)
+def test_a_grid_joins_all_by_few_peers(ranks, degree, reach, shape):
+    """Each hop goes along one axis, or on a ring within reach; nobody has more peers than were counted.
+
+    Two sets of GPUs, of two stages; between them transfers go straight, or round the ring.
+    """
+    assert expert_grid(ranks, degree, reach_hops=reach) == shape
+    plan = Plan(mp=1, pp=2, dp=ranks, ep=ranks, global_batch=ranks)
+    grid = GridForwarding.of(plan, plan.positions, shape, reach)
+    peers = set()
+    for src, dst in itertools.permutations(range(ranks), 2):
+        way = grid.waypoints(src, dst)
+        assert (way[0], way[-1]) == (src, dst)
+        assert len(set(way)) == len(way)
+        peers |= set(itertools.pairwise(way))
+        for one, other in itertools.pairwise(way):
+            places = zip(np.unravel_index(one, shape), np.unravel_index(other, shape), strict=True)
+            assert sum(a != b for a, b in places) == 1
+            assert reach is None or abs(one - other) <= reach
+    assert max(np.bincount([one for one, _ in peers])) == grid_peers(shape, 1, reach) <= degree
+    straight = grid.waypoints(0, ranks)
+    assert straight == ([0, ranks] if reach is None else list(range(0, ranks + 1, reach)))

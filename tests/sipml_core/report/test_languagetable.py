@@ -46,3 +46,21 @@ def test_a_narrow_table_keeps_the_utilisation(fakes, columns):
     found = columns(language_table([fakes.language_result()], width=80))
     assert {"interconnect", "tokens/s/GPU", "MFU"} <= set(found)
     assert "days" not in found
+
+
+def test_what_a_narrow_table_leaves_out_is_named(fakes):
+    """Each column is shown or named; a table that has all of them says nothing."""
+    assert language_table([fakes.language_result(bubble=0.0)], width=200).caption is None
+    table = language_table([fakes.language_result(bubble=0.0)], width=130)
+    shown = [str(column.header) for column in table.columns]
+    missing = [heading.replace("\n", " ") for heading in CELLS if heading not in shown]
+    assert 0 < len(missing) < 5
+    where = "in summary.csv, and here in a wider terminal"
+    assert table.caption.plain == f"{len(missing)} columns left out ({', '.join(missing)}): {where}"
+
+
+def test_idle_time_stands_beside_the_bubble(fakes):
+    """30 us of 200 us, where equal stages and a free network would leave 3 / 19."""
+    row = fakes.language_result(bubble=3 / 19, idle_us=30.0, iteration_us=200.0)
+    said = "idle part of an iteration: net 15.0 %; the bubble of the pipeline, (p - 1) / (m + p - 1): 15.8 %"
+    assert language_table([row], width=200).caption.plain == said

@@ -13,8 +13,9 @@ enum { GPUS = 12, TASKS = 150, SENDS = 400, LINKS = 14, WIDTH = 8, PAIRS = GPUS 
 
 typedef struct job {
     int32_t gpu[TASKS], priority[TASKS + SENDS], successors[EDGES], mark[2], transfer_pair[SENDS];
-    double duration_us[TASKS], size_bytes[SENDS], hops[SENDS];
-    int64_t succ_start[TASKS + SENDS + 1];
+    double duration_us[TASKS], size_bytes[SENDS];
+    float hops[SENDS];
+    int32_t succ_start[TASKS + SENDS + 1];
     int32_t pair_src[PAIRS], pair_dst[PAIRS], pair_link[PAIRS * WIDTH];
     int64_t pair_start[PAIRS + 1];
     double pair_weight[PAIRS * WIDTH], latency_us[PAIRS], link_gbps[LINKS];
@@ -87,7 +88,7 @@ static void make_job(job *j, uint64_t seed)
     for (int t = 0; t < SENDS; t++) {
         j->transfer_pair[t] = below(j, PAIRS);
         j->size_bytes[t] = 1000.0 * below(j, 30);
-        j->hops[t] = 1 + below(j, 2);
+        j->hops[t] = (float)(1 + below(j, 2));
     }
     j->mark[0] = 3;
     j->mark[1] = 3;
@@ -332,7 +333,7 @@ static void test_refusals_of_a_run(void)
 /* Two tasks and the transfer between them: 2 + 5 + 4; and a cycle. */
 static void test_critical_path(void)
 {
-    int64_t succ_start[4] = {0, 1, 1, 2};
+    int32_t succ_start[4] = {0, 1, 1, 2};
     int32_t successors[2] = {2, 1};
     double node_us[3] = {2, 4, 5}, longest = 0;
     engine_graph graph = {.tasks = 2, .transfers = 1, .succ_start = succ_start, .successors = successors};
