@@ -445,6 +445,7 @@ class Lowering:
         return ReplicaCollectives(
             template=template, builder=builder, gpu_of=self.gpu_of, priority=priority, label=label,
             step=step, library=self.library, in_network=self.in_network,
+            tiers=self.tiers, tier_orders=self.tier_orders,
         )  # fmt: skip
 
     def synchronisation(self, builder: TaskBuilder, tasks: Nodes, priority: int = 0) -> Synchronisation:
