@@ -31,13 +31,6 @@ class Lightpaths:
         pair = self.src.astype(np.int64) * gpus + self.dst
         return (pair[self.pair] * 2 + self.direction) * MAX_WAVELENGTHS + self.index
 
-    def same(self, other: Lightpaths) -> bool:
-        """Return whether these are the same circuits of the same pairs, in the same order."""
-        return all(
-            np.array_equal(getattr(self, name), getattr(other, name))
-            for name in attrs.fields_dict(Lightpaths)
-        )
-
     def chosen(self, which: NDArray[np.bool_]) -> Lightpaths:
         """Return some of the circuits, of the same pairs. [circuits]"""
         return attrs.evolve(

@@ -49,12 +49,16 @@ class RingPlan(CircuitPlan):
 
     def stays(self, previous: CircuitPlan) -> bool:
         """Return whether every pair has the wavelengths that it had, and nothing is dark."""
+        if not isinstance(previous, RingPlan) or not np.array_equal(self.kept_gbps, self.gbps):
+            return False
+        mine, before = self.period_circuits, previous.period_circuits
+        if self.period != previous.period:
+            mine, before = self.circuits, previous.circuits
         return (
-            isinstance(previous, RingPlan)
-            and self.period == previous.period
-            and np.array_equal(self.kept_gbps, self.gbps)
-            and not self.dark_us.any()
-            and self.period_circuits.same(previous.period_circuits)
+            not self.dark_us.any()
+            and np.array_equal(mine.index, before.index)
+            and np.array_equal(mine.pair, before.pair)
+            and np.array_equal(mine.direction, before.direction)
             and np.array_equal(self.dst, previous.dst)
             and np.array_equal(self.src, previous.src)
             and np.array_equal(self.gbps, previous.gbps)
