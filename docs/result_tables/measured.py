@@ -94,7 +94,7 @@ def measured_by_degrees() -> str:
 
 
 def _size(row: Row) -> str:
-    gpus = int(row["gpus"])
+    gpus = int(float(row["gpus"]))
     return next(name for name, most in SIZES.items() if gpus <= most)
 
 
