@@ -21,7 +21,7 @@ from result_tables import circuit_figures, circuits, common, jobs, measured, net
 
 PAGES = (
     "which-network.md", "photonic.md", "validation.md", "communication.md", "reproduction.md",
-    "electrical.md", "circuit-planning.md", "sip-ocs.md", "sharing.md",
+    "electrical.md", "circuit-planning.md", "sip-ocs.md", "sip-ring.md", "sharing.md",
 )  # fmt: skip
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.S)
 BLOCKS: dict[str, Callable[[], str]] = {

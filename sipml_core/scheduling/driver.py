@@ -231,7 +231,7 @@ class ScheduledCircuits:
         self._planned_for = demand
         before, self.plan = self.plan, self._plan(demand, self.plan)
         self.plans += 1
-        stays = self.plan.stays(before)
+        stays = self.plan is before or self.plan.stays(before)
         if not stays or self._settled is None:
             settings = self._settings(self.plan, at_start=False)
             self._settled = settings if stays else None

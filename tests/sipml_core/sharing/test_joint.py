@@ -63,6 +63,14 @@ def test_views_that_are_alike_have_the_same_key(fabric):
     assert inside[0].fabric.hints.tiers == (("server", 2),)
 
 
+def test_a_job_on_whole_rows_of_a_torus_is_told_so(registry):
+    """Of 4 x 4: one row, two rows, which are a part of the columns, and half of a row."""
+    torus = registry.find("topology", "torus")
+    fabric = torus(torus.Options(shape=(4, 4))).build(Cluster(gpus=16, bandwidth_gbps=400))
+    jobs = (range(4, 8), range(8), (0, 1))
+    assert [View.of(fabric, np.array(gpus, np.int32)).fabric.hints.torus for gpus in jobs] == [(4,), (), ()]
+
+
 def test_only_links_that_jobs_can_fill_together_join_them(fabric):
     """Jobs 0 and 1 share the uplink of server 0; job 2 lies inside server 3."""
     views = [View.of(fabric, np.array(gpus, np.int32)) for gpus in ((0, 2), (1, 4), (6, 7))]
