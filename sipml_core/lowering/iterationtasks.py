@@ -274,6 +274,7 @@ class IterationTasks:
         return ReplicaCollectives(
             template=template, builder=builder, gpu_of=self.every_gpu_of, priority=priority, label=label,
             step=step, library=self.library, in_network=self.in_network,
+            tiers=self.tiers, tier_orders=self.tier_orders,
         )  # fmt: skip
 
     def synchronisation(self, tasks: Nodes, priority: int = 0) -> Synchronisation:
