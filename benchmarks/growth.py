@@ -72,7 +72,8 @@ class Phases:
 
 def watch_all(phases: Phases, schedulers: list[type]) -> None:
     """Watch each step of a case where it is called."""
-    from sipml_core.cases import compilation, simulating, steps, variants
+    from sipml_core.cases import compilation, preparation, simulating, steps, variants
+    from sipml_core.lowering import Pairs
     from sipml_core.model import Network
 
     phases.watch("layout", steps, "op_layout")
@@ -80,10 +81,13 @@ def watch_all(phases: Phases, schedulers: list[type]) -> None:
     phases.watch("placement", variants, "placed")
     phases.watch("memory", variants, "memory_need")
     phases.watch("lowering", compilation, "variant_lowering")
-    phases.watch("lowering", compilation, "whole_job")
-    phases.watch("lowering", compilation, "_folded")
+    phases.watch("lowering", preparation, "whole_job")
+    phases.watch("lowering", preparation, "_of_first_groups")
+    phases.watch("lowering", preparation, "_folded")
+    phases.watch("lowering", Pairs, "of")
     phases.watch("routes", Network, "of")
-    phases.watch("circuits", compilation, "circuits_for")
+    for room in (compilation, preparation):
+        phases.watch("circuits", room, "circuits_for")
     for scheduler in schedulers:
         phases.watch("circuits", scheduler, "plan")
     phases.watch("engine", simulating, "simulate")

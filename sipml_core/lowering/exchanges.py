@@ -280,6 +280,8 @@ def _furthest_first(transfers: Transfers, exchange: Indices, left: Indices) -> T
     """
     # On each link the same positions as before, given out anew.
     link = _key(exchange, transfers.sender, transfers.device)
-    position = transfers.position.copy()
-    position[np.lexsort((position, -left, link))] = position[np.lexsort((position, link))]
+    old = transfers.position
+    position = np.empty_like(old)
+    order = np.argsort(_key(link, left.max() - left, old), kind="stable")
+    position[order] = np.sort(_key(link, old)) % (int(old.max()) + 1)
     return attrs.evolve(transfers, position=position)
