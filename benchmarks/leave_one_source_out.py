@@ -49,11 +49,18 @@ def main() -> None:
         )
         for key, rows in of.items()
     }
-    lines = [_left_out(key, log_errors, exponents) for key in of]
+    factor = {key: _factor(key, log_errors, exponents) for key in of}
+    errors = {
+        key: [math.expm1(error - exponents[key] * math.log(factor[key] or 1.0)) for error in log_errors[key]]
+        for key in of
+    }
+    lines = [_line(*key, factor[key], errors[key]) for key in of]
     with (RESULTS / "left_out.csv").open("w", newline="", encoding="utf-8") as file:
         writer = csv.DictWriter(file, fieldnames=list(lines[0]), lineterminator="\n")
         writer.writeheader()
-        writer.writerows(sorted(lines, key=lambda line: line["gpu"]))
+        writer.writerows(sorted(lines, key=lambda line: str(line["gpu"])))
+        # Where there is no other source with the GPU nothing can be refitted, and nothing is said.
+        writer.writerow(_line("all", "each in turn", None, [e for k in of if factor[k] for e in errors[k]]))
 
 
 def _work(row: MeasuredRow) -> tuple[float, str]:
@@ -82,13 +89,15 @@ def _faster_us(row: MeasuredRow) -> float:
     return found.predicted_us
 
 
-def _left_out(
+def _factor(
     key: tuple[str, str],
     log_errors: Mapping[tuple[str, str], list[float]],
     exponents: Mapping[tuple[str, str], float],
-) -> dict[str, Any]:
-    """Return the errors of one source, with the efficiency that all other sources of its GPU ask for."""
+) -> float | None:
+    """Return the factor on the efficiency that all other sources of a GPU ask for; None: there are none."""
     others = [other for other in log_errors if other[0] == key[0] and other != key]
+    if not others:
+        return None
 
     def bias(factor: float) -> float:
         """Return the mean over the other sources of their median log error."""
@@ -97,15 +106,18 @@ def _left_out(
         )
 
     low, high = 0.5, 2.0
-    for _ in range(60 if others else 0):  # by bisection: more efficient products make all times shorter
+    for _ in range(60):  # by bisection: more efficient products make all times shorter
         middle = math.sqrt(low * high)
         low, high = (middle, high) if bias(middle) > 0 else (low, middle)
-    factor = math.sqrt(low * high)
-    errors = [math.expm1(error - exponents[key] * math.log(factor)) for error in log_errors[key]]
+    return math.sqrt(low * high)
+
+
+def _line(gpu: str, family: str, factor: float | None, errors: list[float]) -> dict[str, Any]:
+    """Return the line of a source: how far it is off."""
     sizes = sorted(abs(error) for error in errors)
     return {
-        "gpu": key[0], "family": key[1], "rows": len(errors),
-        "factor": f"{factor:.3f}" if others else "",
+        "gpu": gpu, "family": family, "rows": len(errors),
+        "factor": f"{factor:.3f}" if factor else "",
         "median": round(statistics.median(sizes), 4),
         "percentile90": round(sizes[min(int(0.9 * len(sizes)), len(sizes) - 1)], 4),
         "bias": round(statistics.median(errors), 4),

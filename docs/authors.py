@@ -68,6 +68,7 @@ ADVANCED = {
     "model": (
         "CircuitPart",
         "CircuitParts",
+        "CircuitView",
         "FoldableControl",
         "PartsPlan",
         "SharedMedia",

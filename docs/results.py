@@ -17,11 +17,11 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from result_tables import circuit_figures, circuits, common, measured, networks, paper, servers
+from result_tables import circuit_figures, circuits, common, jobs, measured, networks, paper, servers
 
 PAGES = (
     "which-network.md", "photonic.md", "validation.md", "communication.md", "reproduction.md",
-    "electrical.md", "circuit-planning.md", "sip-ocs.md",
+    "electrical.md", "circuit-planning.md", "sip-ocs.md", "sip-ring.md", "sharing.md",
 )  # fmt: skip
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.S)
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -30,6 +30,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **measured.BLOCKS,
     **networks.BLOCKS,
     **circuits.BLOCKS,
+    **jobs.BLOCKS,
 }
 
 

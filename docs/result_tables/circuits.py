@@ -107,8 +107,8 @@ def verdict() -> str:
     lines = [
         f"* **It pays where bandwidth is short.** On SiP-OCS re-planning gains {PAYS - 1:.0%} or more, on "
         f"at least one of three models, at {'; at '.join(until)}.".replace("5%", "5 %"),
-        "* ACTINA reports gains only below about 100 us, up to 2.3x, and little with much bandwidth. Here: up "
-        f"to {fast[0]:.2f}x on SiP-OCS and {fast[1]:.2f}x on SiP-Ring up to 100 us; from 1 ms on up to "
+        "* ACTINA reports gains only below about 100 us, up to 2.3x, and little with much bandwidth. Here: "
+        f"up to {fast[0]:.2f}x on SiP-OCS and {fast[1]:.2f}x on SiP-Ring up to 100 us; from 1 ms on up to "
         f"{slow[0]:.2f}x and {slow[1]:.2f}x; from 4 Tbps on at most {much:.2f}x on SiP-OCS. So the claim "
         + _judged(fast[0], slow[0], much),
     ]
@@ -238,7 +238,37 @@ def draining() -> str:
     return common.table(["shape", "N", *(", ".join(way) for way in ways)], lines)
 
 
+def _run(name: str) -> str:
+    """Return iterations of a run of several models, each with the time in which a GPU waited in the dark."""
+    found = {(row["topology"], row["workload"]): row for row in common.rows(name)}
+    if not found:
+        return common.missing(name)
+    networks, models = (list(dict.fromkeys(key[k] for key in found)) for k in (0, 1))
+    lines = [[f"`{name}`", *(_waited(found[name, model]) for model in models)] for name in networks]
+    return common.table(["", *models], lines)
+
+
+def _waited(row: common.Row) -> str:
+    time = f"{float(row['iteration_us']) / 1e3:.4g} ms"
+    if not float(row["decisions"]):
+        return time
+    chains = ", chains" if row["exchange"] == "chain" else ""
+    return f"{time} ({float(row['dark_us']) / 1e3:.2f} ms{chains})"
+
+
+def ocs_estimators() -> str:
+    """Return what a re-planned OCS loses to reconfiguration, by estimator."""
+    return _run("ocs_estimators")
+
+
+def ring_dark_time() -> str:
+    """Return what a ring loses to reconfiguration, by how long it takes."""
+    return _run("ring_dark_time")
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "ocs-estimators": ocs_estimators,
+    "ring-dark-time": ring_dark_time,
     "reconfiguration": reconfiguration,
     "reconfiguration-gains": largest_gains,
     "reconfiguration-verdict": verdict,

@@ -47,6 +47,11 @@ def measured_summary() -> str:
                 lines.append([family, "fitted" if fitted == "true" else "nothing fitted", *spread(mine)])
     held = [row for row in found if row["fitted"] == "false"]
     lines.append(["**all training steps**", "nothing fitted", *spread(filter(is_training, held))])
+    for row in common.rows("left_out"):
+        if row["gpu"] == "all":
+            lines.append(
+                ["**all training steps**", "each source left out in turn", *_left_out_cells(row, worst=True)]
+            )
     lines.append(["**all collectives**", "nothing fitted", *spread(r for r in held if not is_training(r))])
     head = ["measured by", "", "rows", "median", "90th percentile", "worst", "bias"]
     return common.table(head, lines, numbers_from=2)
@@ -83,7 +88,7 @@ def measured_by_gpu() -> str:
 
 def _degrees(row: Row) -> str:
     """Return which kinds of parallelism a row has, tensor-parallel degrees apart."""
-    found = re.findall(r"(TP|CP|PP|DP) (\d+)", row["setup"])
+    found = re.findall(r"(TP|CP|PP|DP|EP) (\d+)", row["setup"])
     names = [f"TP {degree}" if name == "TP" else name for name, degree in found]
     return " + ".join(names) or "one GPU"
 
@@ -94,7 +99,7 @@ def measured_by_degrees() -> str:
 
 
 def _size(row: Row) -> str:
-    gpus = int(row["gpus"])
+    gpus = _gpus_of(row)
     return next(name for name, most in SIZES.items() if gpus <= most)
 
 
@@ -182,7 +187,7 @@ def measured_scaling() -> str:
 
 
 def _gpus_of(row: Row) -> int:
-    return int(row["gpus"])
+    return int(float(row["gpus"]))
 
 
 def footprints() -> str:
@@ -197,15 +202,19 @@ def footprints() -> str:
     return common.table(head, lines, numbers_from=3) if lines else common.missing("validation")
 
 
+def _left_out_cells(row: Row, *, worst: bool = False) -> list[str]:
+    """Return rows, median, 90th percentile and bias of a source left out; `worst`: an empty cell too."""
+    sizes = [f"{float(row[key]):.1%}".replace("%", " %") for key in ("median", "percentile90")]
+    return [row["rows"], *sizes, *[""] * worst, common.signed(1 + float(row["bias"]))]
+
+
 def left_out() -> str:
     """Return the errors of each source with constants refitted to all other sources of its GPU."""
     found = common.rows("left_out")
-    lines = [
-        [row["gpu"], row["family"], row["rows"], row["factor"],
-         *(f"{float(row[key]):.1%}".replace("%", " %") for key in ("median", "percentile90")),
-         common.signed(1 + float(row["bias"]))]
-        for row in found
-    ]  # fmt: skip
+    lines = []
+    for row in found:
+        rows, *errors = _left_out_cells(row)
+        lines.append([row["gpu"], row["family"], rows, row["factor"], *errors])
     head = ["GPU", "left out", "rows", "rates refitted", "median", "90th percentile", "bias"]
     return common.table(head, lines, numbers_from=2) if lines else common.missing("validation")
 

@@ -55,6 +55,22 @@ class ClosCircuits(CircuitControl):
         edge = self.circuits_per_gpu * self.uplinks
         return np.r_[np.full(2 * self.gpus, self.circuits_per_gpu), np.full(2 * groups, edge)]
 
+    def contested(
+        self, gpus: NDArray[np.int32], src: NDArray[np.int32], dst: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        """Return the groups whose links to middle switches circuits use, at either end.
+
+        Nothing where every GPU of a group has a link of its own to each switch.
+        """
+        if self.uplinks >= self.group_gpus:
+            return np.empty(0, np.int64)
+        return np.unique(self.counters(src, dst)[:, 2:])
+
+    def divided(self, parts: int) -> ClosCircuits | None:
+        """Return the same with a part of the links to middle switches."""
+        links = self.uplinks // parts
+        return attrs.evolve(self, uplinks=links) if links else None
+
     def check(self, plan: CircuitPlan) -> None:
         """Refuse more circuits than ports, or than links between edge and middle switches."""
         check_form(self, plan)

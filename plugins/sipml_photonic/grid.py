@@ -147,11 +147,15 @@ def checked_shape(shape: tuple[int, ...] | None, dimensions: int, gpus: int, wha
     (3, 4)
     """
     if shape is not None:
-        if math.prod(shape) != gpus or len(shape) < 2:
-            text = " x ".join(map(str, shape))
+        text = " x ".join(map(str, shape))
+        if len(shape) < 2:
+            raise ConfigError(f"shape must have two dimensions at least, got {text}")
+        if math.prod(shape) != gpus:
+            near = _nearest_cube(gpus, len(shape))
+            other = f"shape = {list(near)}, or " if near else ""
             raise ConfigError(
-                f"shape {text} holds {math.prod(shape)} GPUs in {len(shape)} dimensions, but cluster.gpus is "
-                f"{gpus} and two dimensions are the least"
+                f"shape {text} holds {math.prod(shape)} GPUs, but cluster.gpus is {gpus}: give "
+                f"{other}cluster.gpus = {math.prod(shape)}"
             )
         return shape
     found = _nearest_cube(gpus, dimensions)

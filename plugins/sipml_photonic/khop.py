@@ -57,6 +57,12 @@ class KhopCircuits(CircuitControl):
         ahead = self.ahead(np.asarray(src), np.asarray(dst))
         return np.asarray((ahead != 0) & (np.abs(ahead) <= self.reach))
 
+    def contested(
+        self, gpus: NDArray[np.int32], src: NDArray[np.int32], dst: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        """Return nothing: transceivers belong to their GPUs, and each has fibres of its own."""
+        return np.empty(0, np.int64)
+
     def check(self, plan: CircuitPlan) -> None:
         """Refuse a transceiver with two partners, and more than one circuit between two."""
         check_form(self, plan)

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.fields import at_least, between, one_of
-from sipml_core.model import CircuitControl, CircuitPlan, SharedMedia, check_form
+from sipml_core.model import CircuitControl, CircuitPlan, CircuitView, SharedMedia, check_form
 from sipml_ring import kernel
 from sipml_ring.lightpaths import MAX_WAVELENGTHS, Lightpaths
 from sipml_ring.retuning import Retuning
@@ -157,6 +157,63 @@ class RingCircuits(CircuitControl):
             medium=medium[order],
             weight=weight[order],
             gbps=np.repeat([self.clockwise, self.counterclockwise], self.gpus) * self.circuit_gbps,
+        )
+
+    def _arc(self, gpus: NDArray[np.int32]) -> tuple[int, RingCircuits]:
+        """Return where the shortest arc that holds these GPUs begins, and a ring for what stays on it.
+
+        The ring has so many GPUs beyond the arc that no circuit passes them. It is this one if there is no
+        gap between them.
+        """
+        there = np.sort(gpus)
+        gaps = np.diff(there, append=there[0] + self.gpus)
+        widest = int(gaps.argmax())
+        if gaps[widest] <= 1:
+            return 0, self
+        hops = self.gpus - int(gaps[widest])
+        start = int(there[(widest + 1) % len(there)])
+        return start, attrs.evolve(self, gpus=hops + 1 + self.reach_hops, period=None)
+
+    def seen_by(self, gpus: NDArray[np.int32]) -> CircuitView:
+        """Return the circuits of a job, which stay on the shortest arc that holds its GPUs.
+
+        >>> ring = RingCircuits.of(64, 8, circuit_gbps=25.0, reach_hops=3)
+        >>> view = ring.seen_by(np.array([62, 63, 0, 1]))
+        >>> view.members.tolist(), view.whole.gpus
+        ([0, 1, 2, 3], 7)
+        """
+        start, arc = self._arc(gpus)
+        return CircuitView.of(arc, np.asarray((gpus - start) % self.gpus, np.int32))
+
+    def contested(
+        self, gpus: NDArray[np.int32], src: NDArray[np.int32], dst: NDArray[np.int32]
+    ) -> NDArray[np.int64]:
+        """Return the segments that circuits of a job may cross: those counter-clockwise from N on.
+
+        >>> ring = RingCircuits.of(8, 2, circuit_gbps=25.0, reach_hops=3)
+        >>> ring.contested(np.array([6, 7, 0]), np.array([6, 0]), np.array([0, 7])).tolist()
+        [6, 7, 15]
+        """
+        start, arc = self._arc(gpus)
+        a, b = ((np.asarray(ends) - start) % self.gpus for ends in (src, dst))
+        found = []
+        for direction in (0, 1):
+            mine = np.flatnonzero(arc.allowed(a, b)[:, direction])
+            segment, _ = arc.covers(a[mine], b[mine], direction)
+            found.append((segment + start) % self.gpus + direction * self.gpus)
+        return np.unique(np.concatenate(found))
+
+    def divided(self, parts: int) -> RingCircuits | None:
+        """Return the same ring with a part of the wavelengths of either direction."""
+        ways = (self.clockwise, self.counterclockwise)
+        clockwise, counterclockwise = (way // parts for way in ways)
+        if any(part < min(way, 1) for part, way in zip((clockwise, counterclockwise), ways, strict=True)):
+            return None
+        return attrs.evolve(
+            self,
+            clockwise=clockwise,
+            counterclockwise=counterclockwise,
+            circuits_per_gpu=clockwise + counterclockwise,
         )
 
     def may_connect(self, src: NDArray[np.int32], dst: NDArray[np.int32]) -> NDArray[np.bool_]:

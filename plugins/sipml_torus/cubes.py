@@ -49,8 +49,9 @@ class SipTorus(Topology):
     def build(self, cluster: Cluster) -> Fabric:
         options = self.options
         side, cubes = options.cube, self._cubes(cluster.gpus)
-        shape = options.shape or tuple(side * size for size in nearest_cube(cubes, 3))
-        check_product(shape, cluster.gpus)
+        near = tuple(side * size for size in nearest_cube(cubes, 3))
+        shape = options.shape or near
+        check_product(shape, cluster.gpus, near)
         if len(shape) != 3 or any(size % side for size in shape):
             text = " x ".join(map(str, shape))
             raise ConfigError(

@@ -67,11 +67,15 @@ class Torus(Topology):
         return wiring.fabric(cluster, notes)
 
 
-def check_product(shape: tuple[int, ...], gpus: int) -> None:
-    """Refuse a shape that holds another number of GPUs than the cluster."""
+def check_product(shape: tuple[int, ...], gpus: int, near: tuple[int, ...] | None = None) -> None:
+    """Refuse a shape that holds another number of GPUs than the cluster; `near` would be a right one."""
     if math.prod(shape) != gpus:
-        text = " x ".join(map(str, shape))
-        raise ConfigError(f"shape {text} holds {math.prod(shape)} GPUs, but cluster.gpus is {gpus}")
+        text, near = " x ".join(map(str, shape)), near or nearest_cube(gpus, len(shape))
+        other = f"shape = {list(near)}, or " if min(near) > 1 else ""
+        raise ConfigError(
+            f"shape {text} holds {math.prod(shape)} GPUs, but cluster.gpus is {gpus}: give {other}"
+            f"cluster.gpus = {math.prod(shape)}"
+        )
     if gpus == 1:
         raise ConfigError("a torus needs at least 2 GPUs, got cluster.gpus = 1")
 

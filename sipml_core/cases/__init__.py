@@ -14,12 +14,18 @@ from sipml_core.cases.comparing import Attempt, Comparison, comparisons, outcome
 from sipml_core.cases.compilation import CaseTraffic, case_traffic, compile_case
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
 from sipml_core.cases.planning import plan_circuits
-from sipml_core.cases.preparation import prepared_variant
+from sipml_core.cases.preparation import CompiledCase, PreparedCase, prepared_variant
 from sipml_core.cases.provenance import hashes_of_files, package_versions, versions
 from sipml_core.cases.remedies import Gain, case_of, gains
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import ExperimentRun, run_experiment, with_speedups
-from sipml_core.cases.simulating import SimulatedCase, simulate_case, simulate_variants
+from sipml_core.cases.simulating import (
+    SimulatedCase,
+    fastest_prepared,
+    prepared_variants,
+    simulate_case,
+    simulate_variants,
+)
 from sipml_core.cases.steps import balanced_graph, model_parts, op_graph, op_layout, op_times_us
 
 __all__ = [
@@ -32,9 +38,11 @@ __all__ = [
     "CollectiveBench",
     "CollectiveTime",
     "Comparison",
+    "CompiledCase",
     "ExperimentRun",
     "Gain",
     "Goal",
+    "PreparedCase",
     "Reuse",
     "SimulatedCase",
     "balanced_graph",
@@ -44,6 +52,7 @@ __all__ = [
     "check_experiment",
     "comparisons",
     "compile_case",
+    "fastest_prepared",
     "gains",
     "goal_of",
     "hashes_of_files",
@@ -56,6 +65,7 @@ __all__ = [
     "package_versions",
     "plan_circuits",
     "prepared_variant",
+    "prepared_variants",
     "run_candidates",
     "run_experiment",
     "search_candidates",

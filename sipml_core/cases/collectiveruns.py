@@ -78,6 +78,8 @@ class CollectiveBench:
             return [all_reduce.name for all_reduce in self.all_reduces]
         if collective in ("all_to_all", "send"):
             return ["direct"]
+        if collective in ("all_gather", "reduce_scatter"):
+            return [RING, *(each.name for each in self.all_reduces if _halves(each)), *trees]
         return [RING, *trees]
 
     def time(self, collective: str, size_bytes: float, algorithm: str = "auto") -> CollectiveTime:
@@ -114,9 +116,9 @@ class CollectiveBench:
 
     def _offered(self, collective: str, name: str) -> bool:
         fabric, gpus = self._fabric, self.interconnect.cluster.gpus
-        if collective == "all_reduce":
-            replicas = replica_shape(fabric, _plan(mp=1, dp=gpus))
-            return next(each for each in self.all_reduces if each.name == name).offered(replicas)
+        all_reduce = next((each for each in self.all_reduces if each.name == name), None)
+        if all_reduce is not None and (collective == "all_reduce" or _halves(all_reduce)):
+            return all_reduce.offered(replica_shape(fabric, _plan(mp=1, dp=gpus)))
         exchange = next((each for each in self.exchanges if each.name == name), None)
         if exchange is None or collective in ("all_to_all", "send"):
             return True
@@ -174,8 +176,13 @@ class CollectiveBench:
             )  # fmt: skip
             rings.all_reduce(members.reshape(1, *tiers), size_bytes)
             return builder.build(), _how(library, collective, members, size_bytes, adds=in_network)
-        if algorithm == RING and collective in ("all_gather", "reduce_scatter"):
+        halves = next((each for each in self.all_reduces if each.name == algorithm and _halves(each)), None)
+        if (algorithm == RING or halves) and collective in ("all_gather", "reduce_scatter"):
             rings = Rings(builder=builder, steps="fluid", library=library)
+            if halves is not None:
+                shape = replica_shape(fabric, _plan(mp=1, dp=gpus))
+                tiers, orders = halves.tiers(shape), halves.orders(shape)
+                rings = attrs.evolve(rings, tiers=tiers, tier_orders=orders)
             add = rings.all_gather if collective == "all_gather" else rings.reduce_scatter
             add(members[None], size_bytes)
             return builder.build(), _how(library, collective, members, size_bytes)
@@ -200,6 +207,11 @@ class CollectiveBench:
             parents = exchange_trees(tree, shape_of_group).parents
             _add_trees(builder, members, parents, collective, size_bytes, cost)
         return builder.build(), cost.how
+
+
+def _halves(all_reduce: AllReduce) -> bool:
+    """Return whether its first half is a reduce-scatter, and its second an all-gather, along all tiers."""
+    return type(all_reduce).orders is not AllReduce.orders
 
 
 def _plan(*, mp: int, dp: int) -> Plan:

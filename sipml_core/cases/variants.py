@@ -85,7 +85,7 @@ def replica_shape(fabric: Fabric, plan: Plan) -> ReplicaShape:
     own = () if plan.shares_states else own_links(fabric, gpus.T)
     return ReplicaShape(
         replicas=plan.replicas, devices=stride or plan.mp, tiers=tiers, links=own,
-        torus=() if plan.shares_states else torus_filled(gpus, fabric.hints.torus),
+        torus=torus_filled(gpus, fabric.hints.torus),
         switches_add=fabric.hints.switches_add and not plan.shares_states,
     )  # fmt: skip
 
@@ -149,10 +149,11 @@ def offered_all_reduces(case: Case, shape: ReplicaShape) -> list[AllReduce]:
     offered: list[AllReduce] = _offered(case.plan.all_reduce, case.job.all_reduces, shape)
     if not case.plan.shares_states or case.plan.all_reduce == "auto":
         return offered
-    if case.plan.all_reduce != "flat":
+    if case.plan.all_reduce != "flat" and not all(each.orders(shape) for each in offered):
         raise ConfigError(
-            f'all_reduce must be "auto" or "flat" where zero is above 0, got {case.plan.all_reduce!r} with '
-            f"zero={case.plan.zero}: shared states are scattered and gathered on one ring"
+            f'all_reduce must be "auto", "flat" or "torus-rings" where zero is above 0, got '
+            f"{case.plan.all_reduce!r} with zero={case.plan.zero}: shared states are scattered and gathered "
+            "on rings over all replicas"
         )
     return offered
 

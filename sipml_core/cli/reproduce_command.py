@@ -15,11 +15,12 @@ from sipml_core.cli.asking import (
     store_in,
     wrote,
 )
+from sipml_core.cli.fragmentation_runs import fragmentation
 from sipml_core.cli.keeping import computing, now_left
 from sipml_core.cli.validation_runs import validation
 
-#: Name of the suite of measured rows.
-VALIDATION = "validation"
+#: Suites that are carried out alone: what others measured, and shared clusters.
+ALONE = {"validation": validation, "fragmentation": fragmentation}
 
 
 @click.command()
@@ -43,7 +44,8 @@ def reproduce(
     """Repeat the paper's evaluation: fig1 fig5 fig6 degree latency scale claims, or all (the
     default, with ablations: what our assumptions change).
 
-    `validation`, alone, predicts instead what others measured on GPU clusters, with errors by source.
+    `validation`, alone, predicts instead what others measured on GPU clusters, with errors by source;
+    `fragmentation`, alone, lets jobs share a cluster, in blocks and in fragments.
 
     Writes a figure (PNG and SVG) and the numbers (CSV) of each study, and holds the paper's claims
     against them.
@@ -55,11 +57,11 @@ def reproduce(
     from sipml_core.report import finding_tables, new_figure, reproduction_footnotes, write_finding
     from sipml_core.reproduce import carry_out, study_names
 
-    if studies == (VALIDATION,):
-        folder = out or Path("results") / VALIDATION
+    if len(studies) == 1 and studies[0] in ALONE:
+        folder = out or Path("results") / studies[0]
         registry, kept = plugins_with_warnings(), store_in(store, no_store)
         executor = executor_on(on, jobs, registry, folder)
-        validation(registry, executor, kept, folder, picture=picture, quick=quick)
+        ALONE[studies[0]](registry, executor, kept, folder, picture=picture, quick=quick)
         return
     names = study_names() if not studies or "all" in studies else list(dict.fromkeys(studies))
     folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")

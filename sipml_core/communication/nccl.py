@@ -72,7 +72,7 @@ class Nccl(Communication):
             1060.0, unit="GB/s", validator=positive,
             doc="at which a GPU copies its own part of a gather, a scatter or an all-to-all (H100)",
         )  # fmt: skip
-        switch_base_us: float = _us(55.0, "start-up of an all-reduce that switches add up (H100)")
+        switch_base_us: float = _us(50.0, "start-up of an all-reduce that switches add up (H100)")
         switch_efficiency: float = _part(
             0.65, "part of the links that an all-reduce reaches which switches add up (H100)"
         )

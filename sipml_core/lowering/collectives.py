@@ -16,7 +16,7 @@ Additions are not charged: they run at memory speed, far above the network's.
 from __future__ import annotations
 
 import math
-from collections.abc import Callable
+from typing import Any
 
 import attrs
 import numpy as np
@@ -80,6 +80,8 @@ class Rings:
     #: Orders of the tiers that run at the same time, see `AllReduce.orders`; none: one order, the innermost
     #: tier first.
     tier_orders: tuple[tuple[tuple[int, ...], int, float], ...] = ()
+    #: Sizes of these tiers, where members are in rows; empty: members have an axis for each.
+    tiers: tuple[int, ...] = ()
     #: What a communication library adds to bytes and latencies; None: nothing.
     library: Library | None = None
     #: Flat all-reduces are added up by the switches: each member sends M bytes and gets M.
@@ -171,18 +173,58 @@ class Rings:
             left, sums = part * size_bytes, ready
             *before, last = order
             for tier in before:
-                sums = rings._along(rings.reduce_scatter, members, tier, left, sums, made)
+                sums = rings._along("reduce_scatter", members, tier, left, sums, made)
                 left = left / members.shape[1 + tier]
-            sums = rings._along(rings._flat_all_reduce, members, last, left, sums, made)
+            sums = rings._along("_flat_all_reduce", members, last, left, sums, made)
             for tier in reversed(before):
                 left = left * members.shape[1 + tier]
-                sums = rings._along(rings.all_gather, members, tier, left, sums, made)
+                sums = rings._along("all_gather", members, tier, left, sums, made)
             self.builder.depend(sums, done)
+        return done
+
+    def _half_in_all_orders(
+        self, collective: str, members: Members, size_bytes: Size, ready: Nodes | None, made: int | None
+    ) -> Nodes:
+        """Add a reduce-scatter or an all-gather along all tiers for each of `tier_orders`. [groups, made]
+
+        Examples
+        --------
+        Rows of a torus of 2 x 2 GPUs, 16 bytes in two parts: 4 bytes along rows and 2 along columns, and 4
+        along columns and 2 along rows.
+
+        >>> builder = TaskBuilder(4, ("sync",))
+        >>> orders = (((1, 0), 1, 0.5), ((0, 1), 1, 0.5))
+        >>> rings = Rings(builder=builder, steps="fluid", tier_orders=orders, tiers=(2, 2))
+        >>> rings.reduce_scatter(np.arange(4, dtype=np.int32)[None], 16.0).shape
+        (1, 4)
+        >>> graph = builder.build()
+        >>> mine = np.flatnonzero(graph.src == 0)
+        >>> list(zip(graph.dst[mine].tolist(), graph.size_bytes[mine].tolist()))
+        [(1, 4.0), (2, 2.0), (2, 4.0), (1, 2.0)]
+        """
+        made = members.shape[1] if made is None else made
+        done = self.builder.barriers(members[:, :made].shape, label=self.label)
+        first = made // math.prod(self.tiers[1:])
+        box = members.reshape(len(members), *self.tiers)
+        waits = None if ready is None else ready.reshape(len(members), first, *self.tiers[1:])
+        for order, way, part in self.tier_orders:
+            rings = attrs.evolve(self, way=way, tier_orders=(), tiers=())
+            left, sums = part * size_bytes, waits
+            if collective == "all_gather":
+                left = left / math.prod(self.tiers)
+            for tier in order if collective == "reduce_scatter" else reversed(order):
+                if collective == "all_gather":
+                    left = left * self.tiers[tier]
+                sums = rings._along(collective, box, tier, left, sums, first)
+                if collective == "reduce_scatter":
+                    left = left / self.tiers[tier]
+            assert sums is not None
+            self.builder.depend(sums.reshape(done.shape), done)
         return done
 
     def _along(
         self,
-        add: Callable[..., Nodes],
+        collective: str,
         members: Members,
         tier: int,
         size_bytes: Size,
@@ -195,7 +237,16 @@ class Rings:
         here = made if tier == 0 else lines.shape[-1]
         shape = (*lines.shape[:-1], here)
         waits = None if ready is None else np.moveaxis(ready, 1 + tier, -1).reshape(-1, here)
-        done = add(lines.reshape(-1, lines.shape[-1]), size_bytes, waits, made=here)
+        rows = lines.reshape(-1, lines.shape[-1])
+
+        def of_lines(value: Any) -> Any:
+            """Return what is said of each group for each of its lines, of all at once for all."""
+            if np.ndim(value) == 0 or len(value) == 1:
+                return value
+            return np.repeat(value, len(rows) // len(members), axis=0)
+
+        rings = attrs.evolve(self, priority=of_lines(self.priority))
+        done: Nodes = getattr(rings, collective)(rows, of_lines(size_bytes), waits, made=here)
         return np.moveaxis(done.reshape(shape), -1, 1 + tier)
 
     def reduce_scatter(
@@ -203,6 +254,8 @@ class Rings:
     ) -> Nodes:
         """Add a reduce-scatter: each member gets one n-th of the sum; see `all_reduce`. [groups, n]"""
         n = members.shape[-1]
+        if self.tiers:
+            return self._half_in_all_orders("reduce_scatter", members, size_bytes, ready, made)
         if n == 1 or self.steps == "fluid":
             return self._fluid("reduce_scatter", members, size_bytes, n - 1, ready, made)
         sends = self._steps(
@@ -215,6 +268,8 @@ class Rings:
     ) -> Nodes:
         """Add an all-gather: each member gets all M bytes, having one n-th; see `all_reduce`. [groups, n]"""
         n = members.shape[-1]
+        if self.tiers:
+            return self._half_in_all_orders("all_gather", members, size_bytes, ready, made)
         if n == 1 or self.steps == "fluid":
             return self._fluid("all_gather", members, size_bytes, n - 1, ready, made)
         sends = self._steps("all_gather", members, size_bytes / n, n - 1, ready, own_steps=1, made=made)

@@ -110,6 +110,17 @@ class GroupTemplate:
         )
 
     @property
+    def priorities(self) -> int:
+        """Return how many priorities one iteration uses: tasks and activations first, then its buckets.
+
+        Raises
+        ------
+        InfeasibleError
+            There are more passes of more tasks than can be put in order.
+        """
+        return self.passes.priorities(self.plan.iterations, len(self.group.subop), len(self.buckets))
+
+    @property
     def kind_bytes(self) -> NDArray[np.float64]:
         """Return what one iteration of all replicas sends by `TRAFFIC_KINDS`. [kinds] [bytes]"""
         plan, transfers = self.plan, self.transfers

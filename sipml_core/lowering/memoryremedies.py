@@ -159,8 +159,10 @@ class UseRemedy(_Remedy):
         plan = self.plan
         yield [{"recompute": level} for level in RECOMPUTE[RECOMPUTE.index(plan.recompute) + 1 :]]
         yield [{"micro_batch": samples} for samples in _smaller_micro_batches(plan)]
-        yield [{"zero": level} for level in _higher_levels(plan)]
-        yield self.more_experts
+        # What shares or spreads states leaves activations as they are.
+        if self.use.activations_bytes.max() <= self.memory_bytes:
+            yield [{"zero": level} for level in _higher_levels(plan)]
+            yield self.more_experts
         if plan.micro_batch is not None:
             yield self.more_context
 

@@ -71,7 +71,8 @@ class SharedStates:
         # Of experts each bucket has a ring for each group of replicas with the same ones. A bucket alone has
         # one number and one size for all its rings, on however many devices.
         groups = plan.ep if experts and len(buckets) > 1 else 1
-        rings = over.rings(np.array(numbers, dtype=np.int32).repeat(groups))
+        ring_numbers = np.array(numbers, dtype=np.int32).repeat(groups)
+        rings = over.rings(ring_numbers) if experts else over.replica_rings(ring_numbers)
         shape = (len(buckets), made, devices)
         # GPUs of all members [buckets, dp, devices]; bucket of each maker and user, and these [pairs].
         members = np.stack([over.gpu_of[:, bucket.devices] for bucket in buckets])
@@ -106,7 +107,8 @@ class SharedStates:
         count, made, devices = ready.shape
         if devices > 1:
             rows = members[:, :made].reshape(-1, devices)
-            ready = rings.reduce_scatter(rows, size_bytes, ready.reshape(-1, devices)).reshape(ready.shape)
+            inside = attrs.evolve(rings, tiers=(), tier_orders=())
+            ready = inside.reduce_scatter(rows, size_bytes, ready.reshape(-1, devices)).reshape(ready.shape)
         outer, waits = _over_replicas(members), _over_replicas(ready)
         done = rings.reduce_scatter(outer, size_bytes / devices, waits, made=made)
         return done.reshape(count, devices, made).transpose(0, 2, 1)
@@ -121,7 +123,8 @@ class SharedStates:
         done = done.reshape(count, devices, made).transpose(0, 2, 1)
         if devices > 1:
             rows = members[:, :made].reshape(-1, devices)
-            done = rings.all_gather(rows, size_bytes, done.reshape(-1, devices)).reshape(done.shape)
+            inside = attrs.evolve(rings, tiers=(), tier_orders=())
+            done = inside.all_gather(rows, size_bytes, done.reshape(-1, devices)).reshape(done.shape)
         return done
 
 

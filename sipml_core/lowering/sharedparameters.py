@@ -145,7 +145,8 @@ class SharedParameters:
             if not len(own):
                 continue
             # One row for each ring. [units x groups of replicas, replicas in it]
-            rings = attrs.evolve(self.over.rings(unit[own]), priority=priority[own].repeat(groups)[:, None])
+            rings = self.over.replica_rings(unit[own]) if groups == 1 else self.over.rings(unit[own])
+            rings = attrs.evolve(rings, priority=priority[own].repeat(groups)[:, None])
             over, waits = members[own], ready[own]
             if groups > 1:
                 over, waits = (

@@ -61,6 +61,9 @@ class ReplicaCollectives:
     #: See `Rings.library` and `Rings.in_network`.
     library: Library | None = None
     in_network: bool = False
+    #: See `Rings.tiers` and `Rings.tier_orders`: of what all replicas scatter and gather.
+    tiers: tuple[int, ...] = ()
+    tier_orders: tuple[tuple[tuple[int, ...], int, float], ...] = ()
 
     @property
     def plan(self) -> Plan:
@@ -75,6 +78,11 @@ class ReplicaCollectives:
             label=self.label,
             library=self.library,
         )
+
+    def replica_rings(self, numbers: NDArray[np.int32]) -> Rings:
+        """Return `rings` whose members are all replicas: along all dimensions of a torus that they fill."""
+        tiers = self.tiers if self.tier_orders else ()
+        return attrs.evolve(self.rings(numbers), tiers=tiers, tier_orders=self.tier_orders)
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -71,7 +71,7 @@ def task_origins(lowering: Lowering, tasks: TaskGraph, groups: int) -> TaskOrigi
 
     # Sums of gradients have the last priorities of an iteration, one for each bucket.
     buckets = len(template.buckets)
-    priorities = template.passes.priorities(plan.iterations, count, buckets)
+    priorities = template.priorities
     bucket = tasks.priority[tasks.compute_tasks :] % priorities - (priorities - buckets)
 
     kinds = np.where(row < 0, _KINDS, row % _KINDS).astype(np.int32)

@@ -16,6 +16,7 @@ from sipml_core.model.circuits import (
     at_rows,
     check_form,
 )
+from sipml_core.model.circuitview import CircuitView, ViewPlan, job_circuits
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.collectivecalls import COLLECTIVE_KINDS, CollectiveCall, CollectiveCost
 from sipml_core.model.fabric import Fabric
@@ -85,6 +86,7 @@ __all__ = [
     "CircuitPart",
     "CircuitParts",
     "CircuitPlan",
+    "CircuitView",
     "Cluster",
     "CollectiveCall",
     "CollectiveCost",
@@ -131,10 +133,12 @@ __all__ = [
     "TransferTimes",
     "TreatsAlike",
     "UnsharedFabric",
+    "ViewPlan",
     "at_rows",
     "check_form",
     "check_routes",
     "hashed_choice",
+    "job_circuits",
     "op_work",
     "parts_of",
     "precision",

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.fields import int32_vector
 from sipml_core.model.circuits import CircuitControl, CircuitPlan
+from sipml_core.model.circuitview import job_circuits
 from sipml_core.model.pairs import PairIndex
 from sipml_core.model.traffic import TrafficMatrix
 
@@ -89,6 +90,46 @@ class CircuitParts(CircuitControl):
             rows, a, b = self.inside(k, np.asarray(src), np.asarray(dst))
             found[rows] |= part.control.may_connect(a, b)
         return found
+
+    def seen_by(self, gpus: NDArray[np.int32]) -> CircuitControl | None:
+        """Return the parts that join two GPUs of a job or more, each as these see it."""
+        parts = []
+        for k, part in enumerate(self.parts):
+            ranks = np.flatnonzero(self._places[k][gpus] >= 0)
+            if len(ranks) > 1:
+                places = self._places[k][gpus[ranks]]
+                parts.append(CircuitPart(members=ranks, control=job_circuits(part.control, places)))
+        if not parts:
+            return None
+        return CircuitParts.of(len(gpus), tuple(parts), relay=self.relay)
+
+    def contested(
+        self, gpus: NDArray[np.int32], src: NDArray[np.int32], dst: NDArray[np.int32]
+    ) -> NDArray[np.int64] | None:
+        """Return what a job can occupy in each part, with the number of the part in the high digits."""
+        found = [np.empty(0, np.int64)]
+        for k, part in enumerate(self.parts):
+            places = self._places[k][gpus]
+            _, a, b = self.inside(k, np.asarray(src), np.asarray(dst))
+            if not len(a):
+                continue
+            of_part = part.control.contested(places[places >= 0], a, b)
+            if of_part is None:
+                return None
+            found.append((k << 32) + of_part)
+        return np.concatenate(found)
+
+    def divided(self, parts: int) -> CircuitControl | None:
+        """Return the same with every part divided."""
+        divided = [
+            CircuitPart(members=part.members, control=control)
+            for part in self.parts
+            if (control := part.control.divided(parts)) is not None
+        ]
+        if len(divided) < len(self.parts):
+            return None
+        names = ("relay", "packets", "packets_below_bytes")
+        return CircuitParts.of(self.gpus, tuple(divided), **{name: getattr(self, name) for name in names})
 
     def check(self, plan: CircuitPlan) -> None:
         """Refuse a plan with a part that cannot exist."""

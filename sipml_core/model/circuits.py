@@ -71,6 +71,39 @@ class CircuitControl:
         """
         return None
 
+    def seen_by(self, gpus: NDArray[np.int32]) -> CircuitControl | None:
+        """Return the circuits of a job that has these GPUs of the network, numbered by its ranks.
+
+        None, by default: all that the network has among them, planned as a whole (`CircuitView`). A subclass
+        may return fewer, and the same for all jobs whose GPUs are to each other as these are.
+        """
+        return None
+
+    def contested(
+        self, gpus: NDArray[np.int32], src: NDArray[np.int32], dst: NDArray[np.int32]
+    ) -> NDArray[np.int64] | None:
+        """Return what circuits of pairs of a job can occupy that those between other GPUs can, too.
+
+        Any numbers that stand for it, each once: the segments of a ring, say. Jobs with nothing in common
+        here plan their circuits as if each were alone, others divide them (`divided`). By default there is
+        nothing, for ports belong to their GPUs; None, not known, where a subclass has rules of its own.
+
+        Parameters
+        ----------
+        gpus
+            Those of the job.
+        src, dst
+            GPUs of the pairs that it uses. [pairs]
+        """
+        return np.empty(0, np.int64) if type(self).check is CircuitControl.check else None
+
+    def divided(self, parts: int) -> CircuitControl | None:
+        """Return the same circuits with one of so many equal parts of what jobs contest.
+
+        Plans of as many jobs, each for a part, must exist side by side. None: it is not enough for so many.
+        """
+        return self
+
     def check(self, plan: CircuitPlan) -> None:
         """Refuse a plan that cannot exist physically, whoever made it.
 

@@ -113,7 +113,7 @@ class Fabric:
         InfeasibleError
             When routes are asked for: all paths of a pair lead through GPUs that do not forward.
         """
-        from sipml_core.model.graphroutes import graph_links
+        from sipml_core.model.graphlinks import graph_links
 
         found = graph_links(graph, routing=routing, gpus_forward=gpus_forward, port_gbps=port_gbps)
         return cls(

@@ -284,7 +284,11 @@ WeightedOrder = tuple[tuple[int, ...], int, float]
 
 
 class AllReduce(Component):
-    """An algorithm that sums gradients over the replicas of a job."""
+    """An algorithm that sums gradients over the replicas of a job.
+
+    Rings in tiers, which `tiers` arranges. By default they run one tier after the other; `rings` may return
+    several rings that run at the same time, `orders` several orders of the tiers, each with its part.
+    """
 
     @abstractmethod
     def offered(self, shape: ReplicaShape) -> bool:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
     )
     from sipml_core.report.drawing import SeriesLook, draw_series
     from sipml_core.report.explain import strategy_tables, winner_tables
+    from sipml_core.report.fragmentationreport import fragmentation_tables, write_fragmentation
     from sipml_core.report.htmlpage import ReportedResult, result_page, write_page
     from sipml_core.report.picturefiles import (
         PICTURES,
@@ -72,6 +73,10 @@ if TYPE_CHECKING:
 
 #: What each file of the room gives to others.
 _GIVES = {
+    "fragmentationreport": (
+        "fragmentation_tables",
+        "write_fragmentation",
+    ),
     "htmlpage": (
         "ReportedResult",
         "result_page",
@@ -210,6 +215,7 @@ __all__ = [
     "finding_tables",
     "folder_beside",
     "footnotes",
+    "fragmentation_tables",
     "holds_run",
     "holds_search",
     "memory_line",
@@ -247,6 +253,7 @@ __all__ = [
     "write_collectives",
     "write_details",
     "write_finding",
+    "write_fragmentation",
     "write_page",
     "write_picture",
     "write_plan",

@@ -14,11 +14,13 @@ from sipml_core.model import (
     CircuitControl,
     CircuitParts,
     CircuitPlan,
+    CircuitView,
     Network,
     PairIndex,
     PartsPlan,
     TaskGraph,
     TrafficMatrix,
+    ViewPlan,
 )
 from sipml_core.plugin import DemandForecast, Scheduler
 from sipml_core.scheduling.demandrules import BYTES, DemandRule, interval_bytes
@@ -67,6 +69,9 @@ def refuse_control(scheduler: Scheduler, control: CircuitControl) -> None:
 
     It must plan the control's kind, and the class that made the last rule (`CircuitControl.check`).
     """
+    if isinstance(control, CircuitView):
+        refuse_control(scheduler, control.whole)
+        return
     if isinstance(control, CircuitParts):
         for part in {type(part.control): part.control for part in control.parts}.values():
             refuse_control(scheduler, part)
@@ -95,6 +100,9 @@ def planned(
     refuse_control(scheduler, control)
     if isinstance(control, CircuitParts):
         return _planned_parts(scheduler, control, traffic, previous)
+    if isinstance(control, CircuitView):
+        before = previous.whole if isinstance(previous, ViewPlan) else None
+        return control.seen(planned(scheduler, control.whole, control.traffic_of(traffic), before))
     plan = scheduler.plan(control, traffic, previous)
     if not isinstance(plan, CircuitPlan):
         raise PluginError(f"scheduler {scheduler.name!r} returned a {type(plan).__name__}, not a CircuitPlan")
@@ -223,7 +231,7 @@ class ScheduledCircuits:
         self._planned_for = demand
         before, self.plan = self.plan, self._plan(demand, self.plan)
         self.plans += 1
-        stays = self.plan.stays(before)
+        stays = self.plan is before or self.plan.stays(before)
         if not stays or self._settled is None:
             settings = self._settings(self.plan, at_start=False)
             self._settled = settings if stays else None

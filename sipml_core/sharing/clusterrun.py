@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 from collections import deque
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
+from contextlib import suppress
 from itertools import islice
 
 import attrs
@@ -13,13 +14,21 @@ from numpy.typing import NDArray
 from sipml_core.errors import InfeasibleError, SipmlError
 from sipml_core.model import INFEASIBLE, OK, SILENT, Progress
 from sipml_core.sharing.jobtables import JobRequest, SharedExperiment
+from sipml_core.sharing.neighbours import (
+    circuits_shared,
+    groups_that_share,
+    links_shared,
+    parts_of_circuits,
+)
 from sipml_core.sharing.sharedresult import JobRow, NetworkSummary, SharedResult
-from sipml_core.sharing.speeds import Placed, Speeds, groups_that_share
+from sipml_core.sharing.speeds import Placed, Speeds
 
 __all__ = ["run_shared"]
 
 #: Iterations that are left after rounding.
 _NONE_LEFT = 1e-9
+#: Part of the jobs beside one that have to have come or gone before it is simulated again.
+RENEWED = 0.1
 
 
 @attrs.define(eq=False)
@@ -31,6 +40,8 @@ class _Running:
     empty_us: float
     now_us: float
     done: float = 0.0
+    #: Those that it shared links with when its speed was found; None: not found since it has been there.
+    beside: frozenset[str] | None = None
 
     @property
     def left_us(self) -> float:
@@ -77,8 +88,7 @@ class _Life:
         self.running: list[_Running] = []
         self.waiting: deque[tuple[int, JobRequest]] = deque()
         self.rows: list[JobRow] = []
-        #: Iteration times of jobs that share links, by who they are: simulated once as long as they stay.
-        self.known: dict[tuple[int, ...], NDArray[np.float64]] = {}
+        #: Kinds of jobs on an empty cluster.
         self.empty: dict[int, Placed | InfeasibleError] = {}
         self.used_us = self.split_us = 0.0
 
@@ -147,19 +157,20 @@ class _Life:
             number, request = self.waiting.popleft()
             try:
                 empty = self._on_empty(number, request)
-                gpus = self._allocated(number, request)
-                if gpus is None:
+                placed = self._allocated(number, request)
+                if placed is None and not self.running:
+                    raise InfeasibleError("circuits do not join the GPUs that it gets on an empty cluster")
+                if placed is None:
                     held.append((number, request))
                     if self.table.order == "fifo":
                         break
                     continue
-                placed = self.speeds.placed(request.kind, gpus)
             except SipmlError as error:
                 if not isinstance(error, InfeasibleError):
                     raise
                 self.rows.append(self._row(request, status=INFEASIBLE, reason=str(error)))
                 continue
-            self.free[gpus] = False
+            self.free[placed.gpus] = False
             self.running.append(
                 _Running(
                     request=request, placed=placed, start_us=self.now_us, empty_us=empty.alone_us,
@@ -171,60 +182,121 @@ class _Life:
     def _on_empty(self, number: int, request: JobRequest) -> Placed:
         """Return the job as it would run on an empty cluster; `InfeasibleError` if it never fits."""
         if request.kind not in self.empty:
-            everything = np.ones(self.gpus, bool)
-            gpus = self._choose(everything, number, request)
-            if gpus is None:
-                self.empty[request.kind] = InfeasibleError(
-                    f"allocator {self.experiment.allocator.name!r} finds no {request.gpus} GPUs "
-                    f"even on an empty cluster of {self.gpus}"
-                )
-            else:
-                try:
-                    self.empty[request.kind] = self.speeds.placed(request.kind, gpus)
-                except InfeasibleError as error:
-                    self.empty[request.kind] = error
+            self.empty[request.kind] = self._found_on_empty(number, request)
         found = self.empty[request.kind]
         if isinstance(found, InfeasibleError):
             raise found
         return found
 
-    def _allocated(self, number: int, request: JobRequest) -> NDArray[np.int32] | None:
-        gpus = self._choose(self.free, number, request)
-        if gpus is None and self.table.front_switch and self.free.sum() >= request.gpus:
-            self._gather()
-            gpus = self._choose(self.free, number, request)
-        return gpus
+    def _found_on_empty(self, number: int, request: JobRequest) -> Placed | InfeasibleError:
+        """Return the job on the first GPUs that do, those of one block before others on circuits."""
+        found = self._proposed(np.ones(self.gpus, bool), number, request)
+        if not found:
+            return InfeasibleError(
+                f"allocator {self.experiment.allocator.name!r} finds no {request.gpus} GPUs "
+                f"even on an empty cluster of {self.gpus}"
+            )
+        refusals = []
+        for gpus in reversed(found):
+            try:
+                return self.speeds.placed(request.kind, gpus)
+            except InfeasibleError as error:
+                refusals.append(error)
+        return refusals[0]
 
-    def _choose(self, free: NDArray[np.bool_], number: int, request: JobRequest) -> NDArray[np.int32] | None:
-        return self.experiment.allocator.allocate(free.copy(), request.gpus, units=self.units, number=number)
+    def _proposed(self, free: NDArray[np.bool_], number: int, request: JobRequest) -> list[NDArray[np.int32]]:
+        """Return the GPUs that a job may have, in the order in which they are tried.
 
-    def _gather(self) -> None:
-        """Move running jobs together, in the order of their places: the front switch maps GPUs anew."""
+        A block, where a switch in front maps GPUs to any place. Otherwise what the allocator chooses, and,
+        where circuits may not join that, the shortest gap that holds the job.
+        """
+        allocator, units = self.experiment.allocator, self.units
+        chosen = allocator.allocate(free.copy(), request.gpus, units=units, number=number)
+        gap = None
+        if self.table.front_switch:
+            if chosen is not None and not is_block(chosen):
+                chosen = shortest_gap(free, request.gpus)
+        elif self.speeds.placed_circuits:
+            gap = shortest_gap(free, request.gpus)
+        return [gpus for gpus in (chosen, gap) if gpus is not None]
+
+    def _allocated(self, number: int, request: JobRequest) -> Placed | None:
+        """Return the job on GPUs that are free; None: it has to wait."""
+        found = self._proposed(self.free, number, request)
+        if not found and self.table.front_switch and self.free.sum() >= request.gpus and self._gather():
+            found = self._proposed(self.free, number, request)
+        if not self.speeds.placed_circuits:
+            return self.speeds.placed(request.kind, found[0]) if found else None
+        for gpus in found:
+            with suppress(InfeasibleError):
+                placed = self.speeds.placed(request.kind, gpus)
+                self._divide([*(job.placed for job in self.running), placed])
+                return placed
+        return None
+
+    def _divide(self, jobs: Sequence[Placed]) -> list[float]:
+        """Return the time of an iteration of jobs that divide the circuits that they share. [jobs] [us]
+
+        Raises
+        ------
+        InfeasibleError
+            There are not enough circuits for all of them.
+        """
+        # In the order of their places, whoever they are.
+        order = sorted(range(len(jobs)), key=lambda k: int(jobs[k].gpus.min()))
+        parts = parts_of_circuits(circuits_shared([jobs[k].footprint for k in order]))
+        times_us = [job.alone_us for job in jobs]
+        for k, part in zip(order, parts.tolist(), strict=True):
+            if part > 1:
+                times_us[k] = self.speeds.divided_us(jobs[k], part)
+        return times_us
+
+    def _gather(self) -> bool:
+        """Move running jobs together, in the order of their places: the front switch maps GPUs anew.
+
+        Return whether it could be done: not where some job cannot run at its new place.
+        """
         place = 0
-        self.free[:] = True
+        moved: list[tuple[_Running, Placed]] = []
         for job in sorted(self.running, key=lambda job: int(job.placed.gpus.min())):
             gpus = np.arange(place, place + len(job.placed.gpus), dtype=np.int32)
             place += len(gpus)
-            job.placed = self.speeds.placed(job.placed.kind, gpus)
-            self.free[gpus] = False
-        self.known.clear()
+            try:
+                moved.append((job, self.speeds.placed(job.placed.kind, gpus)))
+            except InfeasibleError:
+                return False
+        for job, placed in moved:
+            job.placed, job.beside = placed, None
+        self.free[:] = np.arange(self.gpus) >= place
+        return True
 
     def _set_speeds(self) -> None:
-        """Find the time of an iteration of every job among those that it shares links with."""
+        """Find the time of an iteration of every job among those that it shares links or circuits with."""
         jobs = sorted(self.running, key=lambda job: (job.request.arrival_us, job.request.name))
         placed = [job.placed for job in jobs]
-        for job in jobs:
-            job.now_us = job.placed.alone_us
-        gpu_gbps = self.interconnect.cluster.bandwidth_gbps
-        number = {job.name: k for k, job in enumerate(self.experiment.jobs)}
-        for group in groups_that_share(placed, self.speeds.fabric, gpu_gbps):
-            members = [jobs[k] for k in group]
-            key = tuple(number[job.request.name] for job in members)
-            if key not in self.known:
-                offsets = [(1 - job.done % 1.0) % 1.0 * job.placed.alone_us for job in members]
-                self.known[key] = self.speeds.together_us([job.placed for job in members], offsets)
-            for job, iteration_us in zip(members, self.known[key], strict=True):
-                job.now_us = float(iteration_us)
+        if self.speeds.fabric.circuits is not None:
+            for job, iteration_us in zip(jobs, self._divide(placed), strict=True):
+                job.now_us = iteration_us
+            return
+        shared = links_shared([each.footprint for each in placed], self.speeds.fabric.link_gbps)
+        names = [job.request.name for job in jobs]
+        beside = [frozenset(names[k] for k in np.flatnonzero(row)) for row in shared]
+        due = np.array([is_due(job.beside, now) for job, now in zip(jobs, beside, strict=True)], np.bool_)
+        for job, now in zip(jobs, beside, strict=True):
+            if not now:
+                job.now_us, job.beside = job.placed.alone_us, now
+
+        # Those that are due, with all that they share links with. The others among these press on them, and
+        # are renewed as well if nearly all that they share links with are there.
+        there = np.flatnonzero(due | shared[due].any(axis=0))
+        for group in groups_that_share(shared[np.ix_(there, there)]):
+            members = there[group]
+            offsets = [(1 - jobs[k].done % 1.0) % 1.0 * placed[k].alone_us for k in members]
+            found = self.speeds.together_us([placed[k] for k in members], offsets)
+            inside = frozenset(names[k] for k in members)
+            for k, iteration_us in zip(members, found, strict=True):
+                if due[k] or not is_due(beside[k], beside[k] & inside):
+                    jobs[k].now_us, jobs[k].beside = float(iteration_us), beside[k]
 
     def summary(self) -> NetworkSummary:
         """Return what all jobs together came to."""
@@ -240,8 +312,23 @@ class _Life:
             slowdown=float(np.mean(slow)) if ran else 1.0,
             slowest=max(slow, default=1.0),
             infeasible=len(self.rows) - len(ran),
-            simulated_together=len(self.known),
+            simulated_together=self.speeds.simulated,
         )
+
+
+def is_due(before: frozenset[str] | None, now: frozenset[str]) -> bool:
+    """Return whether a job is to be simulated again: a tenth of those beside it, or more, have come or gone.
+
+    >>> a, ab = frozenset("a"), frozenset("ab")
+    >>> is_due(None, frozenset()), is_due(ab, a), is_due(a, a)
+    (True, True, False)
+    >>> is_due(frozenset("abcdefghijkl"), frozenset("abcdefghijk"))
+    False
+    """
+    if before is None:
+        return True
+    changed = len(before ^ now)
+    return changed > 0 and changed >= RENEWED * len(before | now)
 
 
 def split_part(free: NDArray[np.bool_]) -> float:
@@ -253,6 +340,22 @@ def split_part(free: NDArray[np.bool_]) -> float:
     edges = np.flatnonzero(np.diff(np.concatenate([[0], free.astype(np.int8), [0]]))).reshape(-1, 2)
     lengths = edges[:, 1] - edges[:, 0]
     return 1.0 - float(lengths.max() / lengths.sum()) if len(lengths) else 0.0
+
+
+def is_block(gpus: NDArray[np.int32]) -> bool:
+    """Return whether GPUs are consecutive, in any order."""
+    return int(np.ptp(gpus)) == len(gpus) - 1
+
+
+def shortest_gap(free: NDArray[np.bool_], gpus: int) -> NDArray[np.int32] | None:
+    """Return the first GPUs of the shortest gap that holds so many, the first of equally short ones.
+
+    >>> shortest_gap(np.array([1, 1, 1, 0, 1, 1, 0, 1], bool), 2).tolist()
+    [4, 5]
+    """
+    edges = np.flatnonzero(np.diff(np.concatenate([[0], free.astype(np.int8), [0]]))).reshape(-1, 2)
+    gaps = [(int(end - start), int(start)) for start, end in edges if end - start >= gpus]
+    return np.arange(min(gaps)[1], min(gaps)[1] + gpus, dtype=np.int32) if gaps else None
 
 
 def ranges(gpus: Iterable[int]) -> str:

@@ -97,12 +97,20 @@ class SharingTable:
         validator=attrs.validators.instance_of(bool),
     )
     least_iterations: int = option(
-        6, doc="iterations of the slowest job for which neighbours are simulated together, at first",
+        6, doc="iterations of the median job for which neighbours are simulated together, at first; two of "
+        "the slowest at least",
         validator=between(2, 1000),
     )  # fmt: skip
     most_iterations: int = option(
-        24, doc="the same at most, if means have not settled within 1 % before", validator=between(2, 10_000)
+        12, doc="the same at most, if means have not settled within 1 % before", validator=between(2, 10_000)
     )
+
+    def __attrs_post_init__(self) -> None:
+        if self.most_iterations < self.least_iterations:
+            raise ConfigError(
+                f"most_iterations must be at least least_iterations, {self.least_iterations}, "
+                f"got {self.most_iterations}"
+            )
 
 
 @attrs.frozen(kw_only=True)
@@ -155,7 +163,7 @@ def read_shared(tables: Mapping[str, Any], registry: Registry) -> SharedExperime
     own = {key: value for key, value in tables.items() if key not in ("job", "arrivals", "sharing")}
     base = read_experiment(own | {"workload": _planless(own)}, registry)
     cluster = structure(own["cluster"], Cluster, "cluster")
-    sharing = structure(dict(tables.get("sharing", {})), SharingTable, "sharing")
+    sharing = structure(_table(tables.get("sharing", {}), "sharing"), SharingTable, "sharing")
     seed = int(own.get("seed", 0))
     listed = _listed(tables.get("job", []))
     listed += _arrivals(tables.get("arrivals"), [job.label for job in base.jobs], seed)
@@ -210,14 +218,21 @@ def _planless(own: Mapping[str, Any]) -> list[dict[str, Any]]:
 
 def _listed(tables: Any) -> list[JobTable]:
     tables = tables if isinstance(tables, list) else [tables]
-    return [structure(dict(table), JobTable, f"job[{k}]") for k, table in enumerate(tables)]
+    return [structure(_table(table, f"job[{k}]"), JobTable, f"job[{k}]") for k, table in enumerate(tables)]
+
+
+def _table(value: Any, place: str) -> dict[str, Any]:
+    """Return a table as one of its own; `ConfigError` naming its place if it is none."""
+    if not isinstance(value, Mapping):
+        raise ConfigError(f"{place} must be a table, got {shown(value)}")
+    return dict(value)
 
 
 def _arrivals(table: Any, labels: list[str], seed: int) -> list[JobTable]:
     """Return the jobs of [arrivals]."""
     if table is None:
         return []
-    table = dict(table)
+    table = _table(table, "arrivals")
     table.update(absolute_paths(table, ArrivalsTable, "arrivals"))
     arrivals = structure(table, ArrivalsTable, "arrivals")
     if arrivals.file:
@@ -296,7 +311,7 @@ def _kind(own: Mapping[str, Any], job: JobTable, registry: Registry) -> Experime
 
 
 def _allocator(named: Any, registry: Registry) -> Allocator:
-    table = {"name": named} if isinstance(named, str) else dict(named)
+    table = {"name": named} if isinstance(named, str) else _table(named, "sharing.allocator")
     if "name" not in table:
         raise ConfigError(
             f"sharing.allocator.name is required; known: {', '.join(registry.names('allocator'))}"

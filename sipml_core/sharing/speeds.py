@@ -2,19 +2,35 @@
 
 from __future__ import annotations
 
+from collections.abc import Hashable
+from contextlib import suppress
+
 import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.cases import Case, Clock, Reuse, compile_case, simulate_case, simulate_variants
-from sipml_core.errors import ConfigError
+from sipml_core.cases import (
+    Case,
+    Clock,
+    CompiledCase,
+    PreparedCase,
+    Reuse,
+    fastest_prepared,
+    prepared_variant,
+    prepared_variants,
+)
+from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.experiment import Experiment, Interconnect
-from sipml_core.model import CircuitControl, CircuitParts, Fabric, Network, TaskGraph
-from sipml_core.sharing.joint import Neighbour, joint_iterations_us
+from sipml_core.model import CircuitControl, CircuitParts, Fabric
+from sipml_core.sharing.joint import Iteration, Neighbour, joint_iterations_us
+from sipml_core.sharing.neighbours import Footprint
+from sipml_core.sharing.situations import situation
 from sipml_core.sharing.views import View, Viewed
 
 #: Means that differ by less have settled.
 SETTLED = 0.01
+#: Of more jobs together, each runs fewer iterations: as many as so many jobs would in all, but two at least.
+FULL_STRETCH = 8
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -23,8 +39,22 @@ class Placed:
 
     kind: int
     view: View | None
+    #: In the order of its ranks. [ranks]
     gpus: NDArray[np.int32]
     alone_us: float
+    #: What of the network it can load; None: nothing that others can.
+    footprint: Footprint | None
+
+
+@attrs.define(eq=False)
+class _Alone:
+    """One kind of job on GPUs that are to each other as some others are: the fastest of its variants."""
+
+    fastest: PreparedCase
+    us: float
+    #: With the tasks of all GPUs, and one iteration of these to be repeated, once they are asked for.
+    unfolded: CompiledCase | None = None
+    iteration: Iteration | None = None
 
 
 @attrs.define(eq=False)
@@ -38,69 +68,141 @@ class Speeds:
     which: int
     least_iterations: int
     most_iterations: int
+    #: Situations that were simulated.
+    simulated: int = 0
     _reuse: Reuse = attrs.Factory(Reuse)
-    _alone_us: dict[tuple[int, str], float] = attrs.Factory(dict)
-    _unfolded: dict[tuple[int, str], tuple[TaskGraph, Network]] = attrs.Factory(dict)
+    _alone: dict[tuple[int, str], _Alone | InfeasibleError] = attrs.Factory(dict)
+    _known: dict[Hashable, NDArray[np.float64]] = attrs.Factory(dict)
 
-    def __attrs_post_init__(self) -> None:
+    @property
+    def placed_circuits(self) -> bool:
+        """Return whether it matters for circuits where in the network the GPUs of a job are."""
         control = self.fabric.circuits
-        if control is not None and not belongs_to_gpus(control):
-            raise ConfigError(
-                f"topology {self.interconnect.label!r}: circuits of different jobs would share fibres or "
-                "switches between their GPUs, which is not modelled; take packets, sip-ocs or hybrid"
-            )
+        return control is not None and not belongs_to_gpus(control)
 
     def placed(self, kind: int, gpus: NDArray[np.int32]) -> Placed:
         """Return a job on these GPUs, simulated alone.
+
+        Where circuits do not join its last replica to its first in their order, replicas are folded:
+        see `folded_order`.
 
         Raises
         ------
         InfeasibleError
             It cannot run there.
         """
-        # Where circuits begin and end at the GPUs of the job, those are its own, as on a cluster of its own.
-        view = None if self.fabric.circuits else View.of(self.fabric, gpus)
-        key = (kind, view.key if view else "")
-        if key not in self._alone_us:
-            simulated = simulate_variants(self._case(kind, view, fold="auto"), self._reuse, Clock(None))
-            self._alone_us[key] = simulated.row.measured_us
-        return Placed(kind=kind, view=view, gpus=gpus, alone_us=self._alone_us[key])
+        if self.fabric.circuits is not None and not self.placed_circuits:
+            # Circuits begin and end at the GPUs of the job, as on a cluster of its own.
+            alone = self._alone_on(kind, None)
+            return Placed(kind=kind, view=None, gpus=gpus, alone_us=alone.us, footprint=None)
+        try:
+            return self._placed_as(kind, gpus)
+        except InfeasibleError:
+            replicas = self.kinds[kind].jobs[0].plan(len(gpus)).replicas
+            if self.placed_circuits and replicas > 2:
+                with suppress(InfeasibleError):
+                    return self._placed_as(kind, folded_order(gpus, replicas))
+            raise
 
-    def _case(self, kind: int, view: View | None, fold: str) -> Case:
+    def _placed_as(self, kind: int, gpus: NDArray[np.int32]) -> Placed:
+        view = View.of(self.fabric, gpus)
+        if not view.joined:
+            raise InfeasibleError("circuits do not lead from any of its GPUs to any other, over its own")
+        alone = self._alone_on(kind, view)
+        control, circuits = self.fabric.circuits, None
+        if control is not None:
+            network = self._unfolded(alone).network
+            circuits = control.contested(gpus, gpus[network.circuit_src], gpus[network.circuit_dst])
+            if circuits is None:
+                raise ConfigError(
+                    f"topology {self.interconnect.label!r}: what circuits of different jobs would share is "
+                    f"not known (`contested` of {type(control).__name__} is None); take packets or sip-ocs"
+                )
+        footprint = Footprint.of(view, self.interconnect.cluster.bandwidth_gbps, circuits)
+        return Placed(kind=kind, view=view, gpus=gpus, alone_us=alone.us, footprint=footprint)
+
+    def divided_us(self, job: Placed, parts: int) -> float:
+        """Return the time of an iteration with one of so many parts of the circuits that jobs share. [us]
+
+        Raises
+        ------
+        InfeasibleError
+            It cannot run with so few.
+        """
+        return self._alone_on(job.kind, View.of(self.fabric, job.gpus, parts)).us
+
+    def _alone_on(self, kind: int, view: View | None) -> _Alone:
+        key = (kind, view.key if view else "")
+        if key not in self._alone:
+            try:
+                variants = prepared_variants(self._case(kind, view), self._reuse)
+                fastest, us = fastest_prepared(variants, Clock(None))
+                self._alone[key] = _Alone(fastest=fastest, us=us)
+            except InfeasibleError as error:
+                self._alone[key] = error
+        found = self._alone[key]
+        if isinstance(found, InfeasibleError):
+            raise found
+        return found
+
+    def _case(self, kind: int, view: View | None) -> Case:
         experiment = self.kinds[kind]
         interconnect, (job,) = experiment.interconnects[self.which], experiment.jobs
         if view is not None:
-            interconnect = attrs.evolve(
-                interconnect, topology=Viewed.of(view), scheduler=None, estimator=None
-            )
-        engine = attrs.evolve(experiment.engine, fold=fold)
+            interconnect = attrs.evolve(interconnect, topology=Viewed.of(view))
+            if self.fabric.circuits is None:
+                interconnect = attrs.evolve(interconnect, scheduler=None, estimator=None)
         case = Case.of(experiment, job, interconnect, job.plan(interconnect.cluster.gpus))
-        return attrs.evolve(case, engine=engine)
+        return attrs.evolve(case, engine=attrs.evolve(experiment.engine, fold="auto"))
+
+    def _unfolded(self, alone: _Alone) -> CompiledCase:
+        """Return the fastest variant with the tasks of all GPUs."""
+        if alone.unfolded is None:
+            alone.unfolded = alone.fastest.compiled()
+            if alone.unfolded.repeats > 1:
+                variant, lowering = alone.fastest.variant, alone.unfolded.lowering
+                engine = attrs.evolve(variant.case.engine, fold="never")
+                whole = attrs.evolve(variant, case=attrs.evolve(variant.case, engine=engine))
+                alone.unfolded = prepared_variant(whole, lowering, self._reuse).compiled()
+        return alone.unfolded
 
     def together_us(self, jobs: list[Placed], offsets_us: list[float]) -> NDArray[np.float64]:
         """Return the mean time of an iteration of each of some jobs that share links. [jobs] [us]
 
-        Longer and longer stretches are simulated until the later half of one has means that differ by less
-        than 1 % from those of the whole, or the limit is reached.
+        Longer and longer stretches are simulated until the later half of one has means that differ, in the
+        mean over jobs, by less than 1 % from those of the whole, or the limit is reached. Jobs that met in
+        the same way before are not simulated again.
         """
+        order, key = situation([(job.kind, job.view) for job in jobs])
+        if key not in self._known:
+            self.simulated += 1
+            self._known[key] = self._simulated_us([jobs[k] for k in order], [offsets_us[k] for k in order])
+        found = np.empty(len(jobs))
+        found[order] = self._known[key]
+        return np.maximum(found, [job.alone_us for job in jobs])
+
+    def _simulated_us(self, jobs: list[Placed], offsets_us: list[float]) -> NDArray[np.float64]:
         neighbours = [self._neighbour(job, offset) for job, offset in zip(jobs, offsets_us, strict=True)]
-        iterations = self.least_iterations
+        queue = self.kinds[0].engine.queue
+        crowd = max(len(jobs) / FULL_STRETCH, 1.0)
+        iterations, most = (max(n / crowd, 2.0) for n in (self.least_iterations, self.most_iterations))
         while True:
-            found, later = joint_iterations_us(neighbours, self.fabric.gpus, iterations)
+            found, later = joint_iterations_us(neighbours, self.fabric.gpus, iterations, queue)
             iterations *= 2
-            if (np.abs(found - later) <= SETTLED * found).all() or iterations > self.most_iterations:
-                return np.maximum(found, [job.alone_us for job in jobs])
+            if np.abs(found / later - 1).mean() <= SETTLED or iterations > most:
+                return found
 
     def _neighbour(self, job: Placed, offset_us: float) -> Neighbour:
-        assert job.view is not None  # jobs on circuits share nothing
-        key = (job.kind, job.view.key)
-        if key not in self._unfolded:
-            compiled = compile_case(self._case(job.kind, job.view, fold="never"), self._reuse)
-            fastest = min(compiled, key=lambda each: simulate_case(each, Clock(None)).row.measured_us)
-            self._unfolded[key] = (fastest.tasks, fastest.network)
-        tasks, network = self._unfolded[key]
+        assert job.view is not None  # others share nothing
+        alone = self._alone_on(job.kind, job.view)
+        compiled = self._unfolded(alone)
+        alone.iteration = alone.iteration or Iteration.of(compiled.tasks)
         return Neighbour(
-            view=job.view, tasks=tasks, network=network, alone_us=job.alone_us, offset_us=offset_us
+            view=job.view,
+            iteration=alone.iteration,
+            network=compiled.network,
+            alone_us=job.alone_us,
+            offset_us=offset_us,
         )
 
 
@@ -111,49 +213,16 @@ def belongs_to_gpus(control: CircuitControl) -> bool:
     return type(control).check is CircuitControl.check
 
 
-def groups_that_share(jobs: list[Placed], fabric: Fabric, gpu_gbps: float) -> list[list[int]]:
-    """Return which jobs share links that they may fill together: indices into `jobs`, those alone left out.
+def folded_order(gpus: NDArray[np.int32], replicas: int) -> NDArray[np.int32]:
+    """Return the GPUs of a job with its replicas up one way and down the other, which closes their ring.
 
-    A job loads a link at most with what the GPUs that send over it, or those that receive, can move in all.
+    Then neighbours on the ring of replicas, the last and the first among them, are two places apart at most:
+
+    >>> folded_order(np.arange(5), 5).tolist()
+    [0, 2, 4, 3, 1]
+    >>> folded_order(np.arange(8), 4).tolist()
+    [0, 1, 4, 5, 6, 7, 2, 3]
     """
-    most: dict[int, list[tuple[int, float]]] = {}
-    for k, job in enumerate(jobs):
-        if job.view is None:
-            continue
-        for link, load in zip(job.view.links.tolist(), _most_gbps(job.view, gpu_gbps).tolist(), strict=True):
-            most.setdefault(link, []).append((k, load))
-    group = list(range(len(jobs)))
-
-    def find(k: int) -> int:
-        while group[k] != k:
-            group[k] = group[group[k]]
-            k = group[k]
-        return k
-
-    for link, loads in most.items():
-        if len(loads) > 1 and sum(load for _, load in loads) > fabric.link_gbps[link] * (1 + 1e-9):
-            for k, _ in loads[1:]:
-                group[find(k)] = find(loads[0][0])
-    members: dict[int, list[int]] = {}
-    for k in range(len(jobs)):
-        members.setdefault(find(k), []).append(k)
-    return [each for each in members.values() if len(each) > 1]
-
-
-def _most_gbps(view: View, gpu_gbps: float) -> NDArray[np.float64]:
-    """Return what a job can load each link of its view with, at most. [links] [Gbps]"""
-    ranks, links = len(view.gpus), len(view.links)
-    src, dst = np.divmod(np.arange(ranks**2, dtype=np.int32), np.int32(ranks))
-    other = src != dst
-    flat = view.fabric.route(src[other], dst[other]).flat()
-    assert flat.start is not None
-    assert flat.weight is not None
-    pair = np.repeat(np.arange(len(flat.start) - 1), np.diff(flat.start))
-    loads = []
-    for end in (src[other], dst[other]):
-        # The heaviest use that each GPU makes of each link. [(link, gpu)]
-        key, where = np.unique(flat.links * ranks + end[pair], return_inverse=True)
-        heaviest = np.zeros(len(key))
-        np.maximum.at(heaviest, where.reshape(-1), flat.weight)
-        loads.append(np.bincount(key // ranks, weights=heaviest * gpu_gbps, minlength=links))
-    return np.asarray(np.minimum(*loads), np.float64)
+    place = np.arange(replicas)
+    order = np.concatenate([place[::2], place[1::2][::-1]])
+    return np.asarray(gpus.reshape(replicas, -1)[order].reshape(-1), np.int32)

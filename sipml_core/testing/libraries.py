@@ -66,6 +66,15 @@ class CommunicationConformance(ComponentConformance):
                 cost = library.cost(calls[0])
                 require(not library.free or (cost.startup_us, cost.wire_factor) == (0.0, 1.0), f"{cost}")
 
+    def test_kernels_take_a_number_of_multiprocessors(self) -> None:
+        library, last = self.make(), 0
+        for gbps in sorted(self.rates_gbps):
+            with law("kernels take 0 multiprocessors or more, not fewer to send faster", gbps=gbps):
+                taken = library.multiprocessors(gbps)
+                require(isinstance(taken, int) and taken >= last, f"{taken!r} after {last}")
+                require(not library.free or taken == 0, f"{taken}, though it is free")
+                last = taken
+
     def test_equal_calls_cost_the_same(self) -> None:
         library = self.make()
         for calls in self.calls():

@@ -72,8 +72,7 @@ def lowered(plan: Plan, **placing: Any) -> Lowering:
 def run_iteration(lowering: Lowering, gbps: float = 1e9, kernel: str = "c") -> tuple[Timeline, Nodes]:
     """Return the timeline of all GPUs on a switch, and nodes. [replicas, micro-batches, tasks]"""
     builder = TaskBuilder(lowering.plan.gpus, ("work", "sync"))
-    label = np.zeros(len(lowering.template.group.subop), dtype=np.int32)
-    nodes, mark = lowering._iteration(builder, lowering.plan.replicas, label, 0)
+    nodes, mark = lowering.iteration(builder, lowering.plan.replicas).add(0)
     graph = builder.build(mark)
     return simulate(graph, Network.of(switch(graph.gpus, gbps), graph), kernel=kernel), nodes
 

@@ -129,7 +129,7 @@ def synchronisation(dp: int = 2) -> tuple[Synchronisation, TaskBuilder, Nodes]:
     """Return what adds the all-reduces of the worked example, to what, and the tasks. [groups, tasks]"""
     job, builder = lowering(dp), TaskBuilder(3 * dp, ("matmul", "sync"))
     tasks = builder.tasks(job.gpu_of[:, job.template.group.device], 1.0, 0, 0)
-    return job.synchronisation(builder, tasks), builder, tasks
+    return job.iteration(builder, dp).synchronisation(tasks), builder, tasks
 
 
 def switch(gpus: int, gbps: float = 1.0) -> Fabric:

@@ -49,6 +49,7 @@ def footprint_rows() -> Iterator[tuple[MeasuredRow, str, float]]:
     """Yield rows that can be compiled, what is counted of each, and what was published [bytes]."""
     for row in read_csv("memory.csv"):
         degrees = {key: int(row[key]) for key in ("tp", "pp", "cp", "dp")}
+        degrees["ep"] = degrees["dp"] if row["model"].startswith("deepseek") else 1
         yield (
             MeasuredRow(
                 name=row["id"],
@@ -77,6 +78,8 @@ def _tables(row: dict[str, str], degrees: dict[str, int]) -> dict[str, Any]:
     }  # fmt: skip
     if degrees["cp"] > 1:
         plan["cp"] = degrees["cp"]
+    if degrees["ep"] > 1:
+        plan["ep"] = degrees["ep"]
     model = row["model"]
     workload = (
         SIMUMAX[model](int(row["layers"]), int(row["sequence"]))

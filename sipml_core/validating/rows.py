@@ -222,11 +222,11 @@ def gpt_workload(layers: str, hidden: str, heads: str, sequence: str, vocabulary
     }  # fmt: skip
 
 
-def degrees_text(*, tp: int, dp: int, pp: int, cp: int = 1) -> str:
+def degrees_text(*, tp: int, dp: int, pp: int, cp: int = 1, ep: int = 1) -> str:
     """Return the degrees above 1.
 
     >>> degrees_text(tp=8, dp=4, pp=1), degrees_text(tp=1, dp=1, pp=1)
     ('TP 8 DP 4', 'one GPU')
     """
-    named = (("TP", tp), ("CP", cp), ("PP", pp), ("DP", dp))
+    named = (("TP", tp), ("CP", cp), ("PP", pp), ("DP", dp), ("EP", ep))
     return " ".join(f"{name} {degree}" for name, degree in named if degree > 1) or "one GPU"

@@ -56,13 +56,17 @@ def training_rows() -> Iterator[MeasuredRow]:
 def _is_fitted(row: Row, number: int) -> bool:
     """Return whether a constant was fitted to a row: every second of B200, and of MPT on H100; one GPU's."""
     sources = ("simumax-b200/", "mpt/h100_80gb/")
-    half = row["id"].startswith(sources) and number % 2 == 0 and int(row["CP"] or 1) == 1
+    dense = int(row["CP"] or 1) == int(row["EP"] or 1) == 1
+    half = row["id"].startswith(sources) and number % 2 == 0 and dense
     one_gpu = row["id"].startswith(("dlperf/", "resnet50/")) and int(row["n_gpus"]) == 1
     return half or one_gpu
 
 
 def _setup(row: Row) -> str:
-    degrees = {key: int(row[key.upper()] or 1) for key in ("tp", "cp", "dp", "pp")}
+    degrees = {key: int(row[key.upper()] or 1) for key in ("tp", "cp", "pp", "ep")}
+    degrees["dp"] = int(row["DP"] or 0) or int(row["n_gpus"]) // (
+        degrees["tp"] * degrees["pp"] * degrees["cp"]
+    )
     model = row["model"].partition(" (")[0]
     size = f"{row['hidden']} x {row['layers']}" if row["hidden"] and row["model"] == "GPT" else model
     batch = f", mb {row['micro_batch']}" if row["micro_batch"] else ""
@@ -71,13 +75,13 @@ def _setup(row: Row) -> str:
 
 def _plan(row: Row, **others: Any) -> dict[str, Any]:
     """Return degrees and batches as the row states them."""
-    if int(row["EP"] or 1) > 1:
-        raise NotRunError("the shape of the model with experts is not stated")
     tp, pp, cp = int(row["TP"] or 1), int(row["PP"] or 1), int(row["CP"] or 1)
     dp = int(row["DP"] or 0) or int(row["n_gpus"]) // (tp * pp * cp)
     plan = {"mp": tp, "pp": pp, "dp": dp, "global_batch": int(row["global_batch"] or 0), **others}
     if cp > 1:
         plan["cp"] = cp
+    if int(row["EP"] or 1) > 1:
+        plan["ep"] = int(row["EP"])
     if row["micro_batch"]:
         plan.setdefault("micro_batch", int(row["micro_batch"]))
     return plan
@@ -221,6 +225,33 @@ def _llama(
     }  # fmt: skip
 
 
+def _deepseek(layers: int, sequence: int, **shape: int) -> dict[str, Any]:
+    """Return DeepSeek-V2 or V3 with one dense layer and fewer layers in all, as SimuMax ran them."""
+    return {
+        "sequence": sequence,
+        "configuration": {
+            "model_type": "deepseek_v3", "num_hidden_layers": layers, "first_k_dense_replace": 1,
+            "num_attention_heads": 128, "num_key_value_heads": 128, "q_lora_rank": 1536, "kv_lora_rank": 512,
+            "qk_nope_head_dim": 128, "qk_rope_head_dim": 64, "v_head_dim": 128,
+            "max_position_embeddings": sequence, "tie_word_embeddings": False, **shape,
+        },
+    }  # fmt: skip
+
+
+def _qwen3_moe(layers: int, sequence: int) -> dict[str, Any]:
+    """Return Qwen3-30B-A3B."""
+    return {
+        "sequence": sequence,
+        "configuration": {
+            "model_type": "qwen3_moe", "hidden_size": 2048, "num_hidden_layers": layers,
+            "num_attention_heads": 32, "num_key_value_heads": 4, "head_dim": 128, "intermediate_size": 6144,
+            "num_experts": 128, "num_experts_per_tok": 8, "moe_intermediate_size": 768,
+            "decoder_sparse_step": 1, "vocab_size": 151936, "max_position_embeddings": sequence,
+            "tie_word_embeddings": False,
+        },
+    }  # fmt: skip
+
+
 #: Shapes as published: layers, and the workload at a sequence.
 _NEMO: Mapping[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
     "GPT3-20B": (44, lambda s: _gpt2(44, 6144, 48, s, 51200, dropout=0.1)),
@@ -228,14 +259,13 @@ _NEMO: Mapping[str, tuple[int, Callable[[int], dict[str, Any]]]] = {
     "LLAMA2-7B": (32, lambda s: _llama(32, 4096, 32, 32, 11008, 32000, s)),
     "LLAMA2-13B": (40, lambda s: _llama(40, 5120, 40, 40, 13824, 32000, s)),
     "LLAMA3.1_405B": (126, lambda s: _llama(126, 16384, 128, 8, 53248, 128256, s)),
+    "Qwen3_30B_a3B": (48, lambda s: _qwen3_moe(48, s)),
     "Nemotron-8B": (32, lambda s: _gpt2(32, 4096, 32, s, 256000, dropout=0.0, tied=False)),
 }
 
 
 def _nemo(row: Row) -> Found:
     """NeMo 24.07 in FP8 on DGX H100: distributed optimizer, sequence parallelism, interleaved stages."""
-    if int(row["EP"] or 1) > 1:
-        raise NotRunError("the shape of the model with experts is not stated")
     if row["model"] not in _NEMO:
         raise NotRunError(f"no shape of {row['model']} is at hand")
     layers, workload = _NEMO[row["model"]]
@@ -249,8 +279,30 @@ def _nemo(row: Row) -> Found:
     return tables, tokens / float(row["measured"]) * 1e6, "two layers a chunk of a stage"
 
 
-#: SimuMax's models: those of Llama 3 with fewer layers.
-SIMUMAX = {
+#: SimuMax's models: those published, with fewer layers.
+SIMUMAX: Mapping[str, Callable[[int, int], dict[str, Any]]] = {
+    "deepseekv2": lambda layers, s: _deepseek(
+        layers,
+        s,
+        hidden_size=5120,
+        intermediate_size=12288,
+        n_routed_experts=160,
+        n_shared_experts=2,
+        num_experts_per_tok=6,
+        moe_intermediate_size=1536,
+        vocab_size=102400,
+    ),
+    "deepseekv3": lambda layers, s: _deepseek(
+        layers,
+        s,
+        hidden_size=7168,
+        intermediate_size=18432,
+        n_routed_experts=256,
+        n_shared_experts=1,
+        num_experts_per_tok=8,
+        moe_intermediate_size=2048,
+        vocab_size=129280,
+    ),
     "llama3_70b": lambda layers, s: _llama(layers, 8192, 64, 8, 28672, 128256, s),
     "llama3_405b": lambda layers, s: _llama(layers, 16384, 128, 8, 53248, 128256, s),
 }
@@ -261,7 +313,7 @@ def _simumax(row: Row) -> Found:
     name = row["id"].partition("/")[2]
     family = next((known for known in SIMUMAX if name.startswith(known)), None)
     if family is None:
-        raise NotRunError("the shape of the model with experts is not stated")
+        raise NotRunError(f"no shape of {name} is at hand")
     layers = 12 if "l12" in name else 4
     batches, micro_batch = int(row["grad_accum"]), int(row["micro_batch"])
     plan = _plan(row, zero=1, layout="tensor", fp32_gradients=True)

@@ -49,6 +49,34 @@ def test_every_algorithm_that_a_network_can_do():
     assert "all_gather by tiers: " in result.stderr
 
 
+def test_gathers_use_all_links_of_a_torus(tmp_path):
+    """16 GPUs of 4 x 100 GB/s: 15/16 of 64 MB in 150 us over all links, in 600 over one ring."""
+    file = tmp_path / "times.csv"
+    experiment = tmp_path / "torus.toml"
+    experiment.write_text(
+        'title = "t"\n[cluster]\ngpus = 16\nbandwidth_gbps = "400 GB/s"\n[[workload]]\nname = "gpt"\n'
+        '[[topology]]\nname = "torus"\nshape = [4, 4]\n'
+    )
+    for collective in ("all_gather", "reduce_scatter"):
+        result = call(
+            experiment,
+            "--library",
+            "ideal",
+            "--sizes",
+            "64MB",
+            "--collective",
+            collective,
+            "--algorithm",
+            "all",
+            "--csv",
+            file,
+        )
+        assert result.exit_code == 0, result.output
+        rows = csv.DictReader(file.read_text().splitlines())
+        times = {row["algorithm"]: row["time_us"] for row in rows}
+        assert (times["torus-rings"], times["flat"]) == ("150.00", "600.00")
+
+
 @pytest.mark.parametrize(
     ("arguments", "line"),
     [

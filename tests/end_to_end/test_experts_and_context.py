@@ -274,6 +274,8 @@ def test_every_layout_exchanges_all_rows(run, layout, placer):
     found = run(MIXTRAL, 8, mp=2, dp=4, ep=2, layout=layout, placer=placer)
     once = rows_bytes(8, 2, 4, 2)
     assert once * (1 - 1e-12) <= found.expert_bytes <= 2 * once * (1 + 1e-12)
+    if layout in ("sequence", "megatron"):
+        assert found.expert_bytes == pytest.approx({"sequence": 1, "megatron": 2}[layout] * once)
 
 
 def test_a_skew_moves_tokens_and_makes_the_largest_wait(run):

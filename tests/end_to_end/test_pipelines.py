@@ -185,7 +185,7 @@ def test_bad_plans_are_refused_when_read(registry, plan, message):
 
 def test_shared_states_go_round_one_ring(registry):
     """Another all-reduce has no meaning with shared states: refused with what would do."""
-    with pytest.raises(ConfigError, match=r"all_reduce must be \"auto\" or \"flat\" where zero is above 0"):
+    with pytest.raises(ConfigError, match=r"all_reduce must be \"auto\", \"flat\" or \"torus-rings\" where"):
         run(registry, tables(CLUSTER, mp=1, pp=1, dp=8, zero=3, all_reduce="two-tier"))
 
 

@@ -44,6 +44,21 @@ def test_all_links_of_equal_sides_are_busy_all_the_time(timeline_of, sizes, step
     assert len(network.link_gbps) == links
 
 
+@pytest.mark.parametrize("collective", ["reduce_scatter", "all_gather"])
+def test_half_of_an_all_reduce_takes_half_the_time(timeline_of, collective):
+    """(n - 1) / n S at the bandwidth of all links, of buckets of S / 3 and 2 S / 3."""
+    builder, shape = TaskBuilder(16, ("sync",)), ReplicaShape(replicas=16, devices=1, torus=(4, 4))
+    rings = Rings(
+        builder=builder, steps="fluid", tiers=(4, 4), tier_orders=TorusRings(None).orders(shape),
+        priority=np.array([[0], [1]]),
+    )  # fmt: skip
+    members = np.tile(np.arange(16, dtype=np.int32), (2, 1))
+    getattr(rings, collective)(members, np.array([[SIZE / 3], [SIZE * 2 / 3]]))
+    timeline, _ = timeline_of(builder.build(), "torus", 400.0, shape=(4, 4))
+    assert timeline.total_us == pytest.approx(15 / 16 * SIZE / (400 * BYTES_PER_US), rel=1e-9)
+    assert timeline.link_bytes == pytest.approx(np.full(64, 15 / 16 * SIZE / 4), rel=1e-9)
+
+
 @pytest.mark.parametrize("sizes", [(3, 6), (4, 8)])
 def test_links_of_unequal_sides_carry_the_same(timeline_of, sizes):
     """In pieces, of which some are on their way along rows while others are along columns: the same bound."""
@@ -89,7 +104,7 @@ def forms(registry, topology, fold=True, **plan):
 
 def test_auto_tries_it_where_replicas_fill_a_torus(registry):
     """mp 4 takes the rows of 4 x 4, so that replicas are columns: one dimension, both ways. Pairs of GPUs are
-    no rows, a twist makes no rings of rows, and shared states are scattered on one ring."""
+    no rows."""
     torus = {"name": "torus", "shape": [4, 4]}
 
     def names(topology, **plan):
@@ -98,7 +113,7 @@ def test_auto_tries_it_where_replicas_fill_a_torus(registry):
     assert "torus-rings" in names(torus, mp=1, dp=16)
     assert "torus-rings" in names(torus, mp=4, dp=4)
     assert "torus-rings" not in names(torus, mp=2, dp=8)
-    assert "torus-rings" not in names(torus, mp=1, dp=16, zero=1)
+    assert "torus-rings" in names(torus, mp=1, dp=16, zero=1)
     assert "torus-rings" not in names({"name": "elect-flat"}, mp=1, dp=16)
     with pytest.raises(InfeasibleError, match="whole dimensions, and there is none: use 'flat'"):
         names(torus, mp=2, dp=8, all_reduce="torus-rings")
@@ -121,6 +136,20 @@ def test_replicas_that_fill_some_dimensions():
     assert torus_filled(plan.positions, (2, 3, 4)) == (2, 3)
     assert torus_filled(plan.positions.T, (2, 3, 4)) == (4,)
     assert torus_filled(np.array([[0], [2], [1], [3]]), (4,)) == ()
+
+
+@pytest.mark.parametrize("zero", [1, 3])
+def test_shared_states_use_all_links_as_well(registry, zero):
+    """The same bytes as on one ring, which takes longer; folded as when all are simulated."""
+    torus, found = {"name": "torus", "shape": [4, 4]}, {}
+    for fold in (True, False):
+        for form in forms(registry, torus, fold, mp=1, dp=16, zero=zero):
+            found[form.plan.all_reduce, fold] = simulate(form.tasks, form.network).total_us
+            if not fold:
+                found[form.plan.all_reduce] = form.tasks.size_bytes.sum()
+    assert found["torus-rings"] == pytest.approx(found["flat"], rel=1e-12)
+    assert found["torus-rings", True] == pytest.approx(found["torus-rings", False], rel=1e-9)
+    assert found["torus-rings", False] < found["flat", False]
 
 
 @pytest.mark.parametrize(("gbps", "tried"), [(100, True), (50, False)])

@@ -12,7 +12,7 @@ from sipml_core.lowering.folding import _folded, _images, _Orbits
 from sipml_core.lowering.gathers import Gathers
 from sipml_core.lowering.gradients import plan_buckets
 from sipml_core.lowering.grouptasks import _gates, _positions, group_tasks
-from sipml_core.lowering.joblowering import Lowering
+from sipml_core.lowering.iterationtasks import IterationTasks
 from sipml_core.lowering.synchronisation import Synchronisation
 from sipml_core.lowering.transfers import merged_boxes, plan_transfers
 
@@ -25,7 +25,7 @@ MODULES = sorted(
 #: Functions that juggle index arrays.
 HARD = [
     _Orbits.of, _images, _folded, merged_boxes, plan_transfers, routed, group_tasks, _gates, _positions,
-    plan_buckets, Lowering._iteration, Synchronisation._add, Gathers.of,
+    plan_buckets, IterationTasks.add, Synchronisation._add, Gathers.of,
 ]  # fmt: skip
 
 

@@ -15,6 +15,7 @@ def test_a_slim_fly_has_two_q_squared_routers_two_hops_apart(q, degree):
     """Degree (3 q - d) / 2 for q = 4 w + d; q = 5 is the Hoffman-Singleton graph, of 50 nodes and girth 5."""
     graph = nx.Graph(slimfly(q))
     assert len(graph) == 2 * q * q
+    assert graph.size() == q * q * degree
     assert set(dict(graph.degree).values()) == {degree}
     assert nx.diameter(graph) == 2
     if q == 5:
@@ -22,10 +23,11 @@ def test_a_slim_fly_has_two_q_squared_routers_two_hops_apart(q, degree):
 
 
 def test_a_theia_joins_rows_and_columns():
-    """4 x 4: three others in the row, three in the column."""
+    """4 x 4: three others in the row, three in the column, 16 x 6 / 2 links. One row: each to each."""
     graph = nx.Graph(theia(4, 4))
     assert set(dict(graph.degree).values()) == {6}
-    assert nx.diameter(graph) == 2
+    assert (len(graph), graph.size(), nx.diameter(graph)) == (16, 48, 2)
+    assert nx.diameter(nx.Graph(theia(1, 5))) == 1
 
 
 def test_the_edge_list_has_gpus_on_every_switch():

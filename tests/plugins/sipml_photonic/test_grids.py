@@ -55,6 +55,29 @@ def test_each_ring_is_planned_as_a_ring_alone(build, registry):
     assert both.bound_ratio == alone.bound_ratio
 
 
+def test_rings_with_the_same_traffic_are_planned_once(build, registry):
+    """Three of four rows of 4 x 4 send the same, the last twice as much to one; no column sends: 3 plans."""
+    asked = []
+
+    class Counting(registry.find("scheduler", "ring-fast")):
+        def plan(self, control, traffic, previous):
+            asked.append(traffic.demand.tolist())
+            return super().plan(control, traffic, previous)
+
+    fabric, here = build("sip-ring-2d", 16, 400.0), np.arange(16)
+    there = here // 4 * 4 + (here + 1) % 4
+    demand = np.where(here == 12, 2.0, 1.0)
+    plan = planned(Counting(Counting.Options()), fabric.circuits, matrix(here, there, demand), None)
+    assert sorted(asked) == [[], [1.0, 1.0, 1.0, 1.0], [2.0, 1.0, 1.0, 1.0]]
+    row = plan.capacity_gbps(here, there).reshape(4, 4)
+    assert (row[:3] == row[0]).all()
+    assert row.min() > 0
+
+
+def matrix(src, dst, demand):
+    return TrafficMatrix.from_pairs(16, src, dst, demand)
+
+
 def test_a_plan_that_does_not_say_its_parts_is_refused(build):
     fabric = build("sip-ring-2d", 16, 200.0)
     with pytest.raises(PluginError, match="does not say what each part"):
@@ -84,7 +107,12 @@ def test_gpus_of_a_rail_have_circuits_and_those_of_a_server_a_switch(build, cros
 @pytest.mark.parametrize(
     ("name", "gpus", "options", "told"),
     [
-        ("sip-ring-2d", 1000, {"shape": (32, 32)}, "shape 32 x 32 holds 1024 GPUs .* cluster.gpus is 1000"),
+        (
+            "sip-ring-2d",
+            1000,
+            {"shape": (32, 32)},
+            r"shape 32 x 32 holds 1024 GPUs, .* 1000: give shape = \[25, 40\], or",
+        ),
         ("sip-ring-2d", 7, {}, "7 GPUs make no grid of rings .* nearest: cluster.gpus = 6 or 8"),
         ("sip-ring-2d", 16, {"shape": (2, 2, 4)}, "shape must be two sizes"),
         ("sip-ring-2d", 16, {"gbps": 30.0}, "at least two wavelengths of 25 Gbps"),

@@ -58,12 +58,22 @@ class NotFree(Ideal):
         return CollectiveCost(startup_us=1.0)
 
 
+class Idle(Nccl):
+    """Its kernels take fewer multiprocessors the faster they send."""
+
+    name = "idle"
+
+    def multiprocessors(self, gbps):
+        return int(1e5 / gbps)
+
+
 @pytest.mark.parametrize(
     ("library", "law"),
     [
         (Eager, "test_time_grows_with_size"),
         (Forgetful, "test_equal_calls_cost_the_same"),
         (NotFree, "test_a_library_that_is_free_costs_nothing"),
+        (Idle, "test_kernels_take_a_number_of_multiprocessors"),
     ],
 )
 def test_wrong_libraries_are_found(library, law):

@@ -3,6 +3,7 @@
 import pytest
 
 from sipml_core.errors import ConfigError
+from sipml_core.model import CircuitControl, Cluster
 from sipml_core.sharing import run_shared
 from sipml_core.sharing.jobtables import read_shared
 
@@ -21,6 +22,12 @@ def shared(registry, jobs, topology=FLAT, gpus=8, **sharing):
         "job": [{"workload": "gpt", "iterations": 10, **job} for job in jobs],
     }  # fmt: skip
     return read_shared(tables, registry)
+
+
+def built(registry, topology, gpus):
+    cls = registry.find("topology", topology["name"])
+    options = {key: value for key, value in topology.items() if key != "name"}
+    return cls(cls.Options(**options)).build(Cluster(gpus=gpus, bandwidth_gbps=200))
 
 
 def rows(registry, jobs, **options):
@@ -73,6 +80,14 @@ def test_jobs_in_servers_of_their_own_run_as_alone_and_others_share_uplinks(regi
     assert met["b"].gpus_at == "6-11"
     assert met["a"].slowdown > 1.05
     assert met["b"].iteration_us > met["b"].placed_us * 1.05
+
+
+def test_jobs_that_meet_in_the_same_way_are_simulated_once(registry):
+    """a and b have GPUs in server 1, c and d in server 4: 0-5, 6-11, 12-17 and 18-23 in servers of 4."""
+    result = run_shared(shared(registry, [{"name": k, "gpus": 6} for k in "abcd"], topology=CLUSTER, gpus=24))
+    assert result.summaries[0].simulated_together == 1
+    first, second = [row.end_us for row in result.rows[:2]], [row.end_us for row in result.rows[2:]]
+    assert first == pytest.approx(second)
 
 
 def test_jobs_on_circuits_of_their_own_gpus_share_nothing(registry):
@@ -138,6 +153,8 @@ def test_arrivals_from_a_file(registry, tmp_path):
         ([{"name": "a", "gpus": 5}], {}, "job 'a': .*global_batch must be a multiple"),
         ([{"name": "a", "gpus": 4}], {"allocator": "first-fti"}, "did you mean 'first-fit'"),
         ([], {}, "no job"),
+        ([{"name": "a", "gpus": 4}], {"allocator": 3}, "sharing.allocator must be a table, got 3"),
+        ([{"name": "a", "gpus": 4}], {"most_iterations": 3}, "sharing.most_iterations must be at least"),
     ],
 )
 def test_jobs_that_cannot_be_are_refused_in_one_line(registry, jobs, options, told):
@@ -146,6 +163,19 @@ def test_jobs_that_cannot_be_are_refused_in_one_line(registry, jobs, options, to
     assert "\n" not in str(refusal.value)
 
 
-def test_circuits_that_jobs_would_share_are_refused(registry):
-    with pytest.raises(ConfigError, match="'sip-ring': circuits of different jobs would share fibres"):
+@pytest.mark.parametrize("name", ["job", "sharing", "arrivals"])
+def test_what_is_no_table_is_refused(registry, name):
+    tables = {
+        "title": "test", "cluster": {"gpus": 8, "bandwidth_gbps": 200}, "workload": [GPT], "topology": [FLAT],
+        "plan": {"global_batch": 24}, name: 3,
+    }  # fmt: skip
+    with pytest.raises(ConfigError, match=rf"{name}(\[0\])? must be a table, got 3"):
+        read_shared(tables, registry)
+
+
+def test_circuits_whose_rules_are_not_known_are_refused(registry, monkeypatch):
+    """A control with rules of its own that does not say what jobs would share."""
+    ring = type(built(registry, {"name": "sip-ring"}, 8).circuits)
+    monkeypatch.setattr(ring, "contested", CircuitControl.contested)
+    with pytest.raises(ConfigError, match=r"'sip-ring': .* is not known .*RingCircuits is None"):
         rows(registry, [{"name": "a", "gpus": 4}], topology={"name": "sip-ring"})

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from sipml_core.model import Cluster, Network
-from sipml_core.sharing.joint import Neighbour, joint_iterations_us
-from sipml_core.sharing.speeds import Placed, groups_that_share
+from sipml_core.sharing.joint import Iteration, Neighbour, joint_iterations_us
+from sipml_core.sharing.neighbours import Footprint, groups_that_share, links_shared
 from sipml_core.sharing.views import View
 from sipml_core.testing.jobs import transfers_only
 
@@ -25,7 +25,9 @@ def neighbour(fabric, gpus, size_bytes, alone_us, offset_us=0.0):
     view = View.of(fabric, np.array(gpus, np.int32))
     tasks = transfers_only(2, [0], [1], size_bytes)
     network = Network.of(view.fabric, tasks)
-    return Neighbour(view=view, tasks=tasks, network=network, alone_us=alone_us, offset_us=offset_us)
+    return Neighbour(
+        view=view, iteration=Iteration.of(tasks), network=network, alone_us=alone_us, offset_us=offset_us
+    )
 
 
 def test_jobs_on_other_links_run_as_alone(fabric):
@@ -61,12 +63,22 @@ def test_views_that_are_alike_have_the_same_key(fabric):
     assert inside[0].fabric.hints.tiers == (("server", 2),)
 
 
+def test_a_job_on_whole_rows_of_a_torus_is_told_so(registry):
+    """Of 4 x 4: one row, two rows, which are a part of the columns, and half of a row."""
+    torus = registry.find("topology", "torus")
+    fabric = torus(torus.Options(shape=(4, 4))).build(Cluster(gpus=16, bandwidth_gbps=400))
+    jobs = (range(4, 8), range(8), (0, 1))
+    assert [View.of(fabric, np.array(gpus, np.int32)).fabric.hints.torus for gpus in jobs] == [(4,), (), ()]
+
+
 def test_only_links_that_jobs_can_fill_together_join_them(fabric):
     """Jobs 0 and 1 share the uplink of server 0; job 2 lies inside server 3."""
-    placed = [
-        Placed(kind=0, view=View.of(fabric, np.array(gpus, np.int32)), gpus=np.array(gpus), alone_us=1.0)
-        for gpus in ((0, 2), (1, 4), (6, 7))
-    ]
-    assert groups_that_share(placed, fabric, 800.0) == [[0, 1]]
+    views = [View.of(fabric, np.array(gpus, np.int32)) for gpus in ((0, 2), (1, 4), (6, 7))]
+
+    def groups(gpu_gbps):
+        prints = [Footprint.of(view, gpu_gbps) for view in views]
+        return groups_that_share(links_shared(prints, fabric.link_gbps))
+
+    assert groups(800.0) == [[0, 1]]
     # With GPUs of 40 Gbps two cannot fill an uplink of 80.
-    assert groups_that_share(placed, fabric, 40.0) == []
+    assert groups(40.0) == []

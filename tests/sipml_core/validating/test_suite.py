@@ -30,6 +30,13 @@ def test_a_row_can_be_run_or_says_why_not(rows):
         assert row.source
 
 
+def test_rows_say_how_ops_are_cut(rows):
+    """What a plan means that names no layout is no part of what was published."""
+    plans = [row.tables["plan"] for row in rows if row.tables and "plan" in row.tables]
+    assert len(plans) > 500
+    assert all(plan["layout"] in ("tensor", "megatron") for plan in plans)
+
+
 def test_fitted_rows_are_marked(rows):
     """Every second of those that constants come from, and no other."""
     fitted = {row.family for row in rows if row.fitted}
