@@ -140,6 +140,10 @@ class Speeds:
                 self._alone[key] = _Alone(fastest=fastest, us=us)
             except InfeasibleError as error:
                 self._alone[key] = error
+            except ConfigError as error:
+                if view is not None:
+                    raise
+                self._alone[key] = InfeasibleError(str(error))  # no such network joins so few GPUs
         found = self._alone[key]
         if isinstance(found, InfeasibleError):
             raise found
