@@ -18,6 +18,8 @@ from sipml_core.report.resultfiles import prepare_folder, write_atomically
 ELEMENT_BYTES = {"int8": 1, "half": 2, "bfloat16": 2, "float": 4, "double": 8}
 COLUMNS = ("collective", "ranks", "size", "count", "type", "time", "algbw", "busbw", "algorithm", "how")
 _UNITS = {"size": "B", "time": "us", "algbw": "GB/s", "busbw": "GB/s"}
+#: From so many characters on units stand beside names, not below them.
+_WIDE = 130
 #: Left out one by one, in this order, where the terminal is too narrow.
 _DROPPED = ("ranks", "type", "count", "how")
 
@@ -43,7 +45,8 @@ def collective_cells(row: CollectiveTime, kind: str) -> list[str]:
 
 def collective_table(rows: Sequence[CollectiveTime], kind: str, title: str, width: int = 160) -> Table:
     """Return the rows as a table of at most `width` characters."""
-    headings = [f"{column}\n({_UNITS[column]})" if column in _UNITS else column for column in COLUMNS]
+    break_ = "\n" if width < _WIDE else " "
+    headings = [f"{column}{break_}({_UNITS[column]})" if column in _UNITS else column for column in COLUMNS]
     table = fitted(
         title,
         headings,
