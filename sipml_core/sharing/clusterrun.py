@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.errors import InfeasibleError, SipmlError
+from sipml_core.errors import ConfigError, InfeasibleError, SipmlError
 from sipml_core.model import INFEASIBLE, OK, SILENT, Progress
 from sipml_core.sharing.jobtables import JobRequest, SharedExperiment
 from sipml_core.sharing.neighbours import (
@@ -159,7 +159,7 @@ class _Life:
                 empty = self._on_empty(number, request)
                 placed = self._allocated(number, request)
                 if placed is None and not self.running:
-                    raise InfeasibleError("circuits do not join the GPUs that it gets on an empty cluster")
+                    raise InfeasibleError("no GPUs that it can run on are found even while no other job runs")
                 if placed is None:
                     held.append((number, request))
                     if self.table.order == "fifo":
@@ -274,11 +274,16 @@ class _Life:
         """Find the time of an iteration of every job among those that it shares links or circuits with."""
         jobs = sorted(self.running, key=lambda job: (job.request.arrival_us, job.request.name))
         placed = [job.placed for job in jobs]
+        shared = links_shared([each.footprint for each in placed], self.speeds.fabric.link_gbps)
         if self.speeds.fabric.circuits is not None:
+            if shared.any():
+                raise ConfigError(
+                    f"topology {self.interconnect.label!r}: jobs would share links beside circuits, which is "
+                    "not modelled; take packets or circuits alone"
+                )
             for job, iteration_us in zip(jobs, self._divide(placed), strict=True):
                 job.now_us = iteration_us
             return
-        shared = links_shared([each.footprint for each in placed], self.speeds.fabric.link_gbps)
         names = [job.request.name for job in jobs]
         beside = [frozenset(names[k] for k in np.flatnonzero(row)) for row in shared]
         due = np.array([is_due(job.beside, now) for job, now in zip(jobs, beside, strict=True)], np.bool_)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Hashable
 from contextlib import suppress
 
@@ -70,7 +71,8 @@ class Speeds:
     most_iterations: int
     #: Situations that were simulated.
     simulated: int = 0
-    _reuse: Reuse = attrs.Factory(Reuse)
+    #: What cases of one kind have in common, for each: it keeps only the last few results.
+    _reuse: dict[int, Reuse] = attrs.Factory(lambda: defaultdict(Reuse))
     _alone: dict[tuple[int, str], _Alone | InfeasibleError] = attrs.Factory(dict)
     _known: dict[Hashable, NDArray[np.float64]] = attrs.Factory(dict)
 
@@ -111,7 +113,7 @@ class Speeds:
         alone = self._alone_on(kind, view)
         control, circuits = self.fabric.circuits, None
         if control is not None:
-            network = self._unfolded(alone).network
+            network = self._unfolded(kind, alone).network
             circuits = control.contested(gpus, gpus[network.circuit_src], gpus[network.circuit_dst])
             if circuits is None:
                 raise ConfigError(
@@ -135,11 +137,15 @@ class Speeds:
         key = (kind, view.key if view else "")
         if key not in self._alone:
             try:
-                variants = prepared_variants(self._case(kind, view), self._reuse)
+                variants = prepared_variants(self._case(kind, view), self._reuse[kind])
                 fastest, us = fastest_prepared(variants, Clock(None))
                 self._alone[key] = _Alone(fastest=fastest, us=us)
             except InfeasibleError as error:
                 self._alone[key] = error
+            except ConfigError as error:
+                if view is not None:
+                    raise
+                self._alone[key] = InfeasibleError(str(error))  # no such network joins so few GPUs
         found = self._alone[key]
         if isinstance(found, InfeasibleError):
             raise found
@@ -155,7 +161,7 @@ class Speeds:
         case = Case.of(experiment, job, interconnect, job.plan(interconnect.cluster.gpus))
         return attrs.evolve(case, engine=attrs.evolve(experiment.engine, fold="auto"))
 
-    def _unfolded(self, alone: _Alone) -> CompiledCase:
+    def _unfolded(self, kind: int, alone: _Alone) -> CompiledCase:
         """Return the fastest variant with the tasks of all GPUs."""
         if alone.unfolded is None:
             alone.unfolded = alone.fastest.compiled()
@@ -163,7 +169,7 @@ class Speeds:
                 variant, lowering = alone.fastest.variant, alone.unfolded.lowering
                 engine = attrs.evolve(variant.case.engine, fold="never")
                 whole = attrs.evolve(variant, case=attrs.evolve(variant.case, engine=engine))
-                alone.unfolded = prepared_variant(whole, lowering, self._reuse).compiled()
+                alone.unfolded = prepared_variant(whole, lowering, self._reuse[kind]).compiled()
         return alone.unfolded
 
     def together_us(self, jobs: list[Placed], offsets_us: list[float]) -> NDArray[np.float64]:
@@ -195,7 +201,7 @@ class Speeds:
     def _neighbour(self, job: Placed, offset_us: float) -> Neighbour:
         assert job.view is not None  # others share nothing
         alone = self._alone_on(job.kind, job.view)
-        compiled = self._unfolded(alone)
+        compiled = self._unfolded(job.kind, alone)
         alone.iteration = alone.iteration or Iteration.of(compiled.tasks)
         return Neighbour(
             view=job.view,

@@ -113,6 +113,14 @@ def test_a_job_that_cannot_run_is_named_and_not_waited_for(registry):
     assert found["a"].start_us == 0
 
 
+def test_a_job_with_fewer_gpus_than_its_network_joins_is_a_row_with_its_reason(registry):
+    found = rows(
+        registry, [{"name": "one", "gpus": 1}, {"name": "a", "gpus": 4}], topology={"name": "hybrid"}
+    )
+    assert found["one"].reason == "hybrid joins at least 2 GPUs, got cluster.gpus = 1"
+    assert found["a"].status == "ok"
+
+
 def test_arrivals_are_drawn_with_the_seed(registry):
     tables = {
         "title": "test", "cluster": {"gpus": 8, "bandwidth_gbps": 200}, "workload": [{"name": "resnet50"}],
