@@ -266,7 +266,21 @@ def ring_dark_time() -> str:
     return _run("ring_dark_time")
 
 
+def replan_above() -> str:
+    """Return iterations and plans where the scheduler is asked only when so much of the demand has moved."""
+    found = common.rows("replan_above")
+    if not found:
+        return common.missing("replan_above")
+    parts = list(dict.fromkeys(row["replan_above"] for row in found))
+    lines = [
+        [network, *(_with_plans(row) for row in found if row["network"] == network)]
+        for network in dict.fromkeys(row["network"] for row in found)
+    ]
+    return common.table(["replan_above", *parts], lines)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "replan-above": replan_above,
     "ocs-estimators": ocs_estimators,
     "ring-dark-time": ring_dark_time,
     "reconfiguration": reconfiguration,

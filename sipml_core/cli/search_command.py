@@ -104,7 +104,8 @@ def explain(
     topology: str | None,
     steps: int,
 ) -> None:
-    """Say what FILE's workloads are made of, how ops are cut under [strategy], why, and what came second.
+    """Say what FILE's workloads are made of, what stages hold, on which GPUs they are and whom these talk to,
+    which passes they make, how ops are cut under [plan], why, and what came second.
 
     Of the folder of a result, or with --time: what its time was made of. The critical path goes back from the
     end of the run to its start over what each task and transfer waited for last; what would shorten it is

@@ -213,7 +213,7 @@ def _steps(messages: _Messages, trees: Trees, position: Indices, devices: int) -
     # Numbered by first transfer.
     key, first, place, height = (np.concatenate(column) for column in zip(*found, strict=True))
     of = first % transfers
-    order = np.lexsort((key, of))
+    order = np.argsort(of * devices + key % devices)  # all different: a transfer has one message
     number = np.empty(count + 1, dtype=np.int32)
     number[order], number[-1] = np.arange(count, dtype=np.int32), -1
     of, child = of[order], key[order] % devices

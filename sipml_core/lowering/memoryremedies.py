@@ -195,7 +195,7 @@ def _higher_levels(plan: Plan) -> range:
     """Return the levels of `zero` above the plan's that it could have."""
     if plan.replicas == 1 or plan.counter_rotating:
         return range(0)
-    return range(plan.zero + 1, 3 if plan.ep > 1 else 4)
+    return range(plan.zero + 1, 4)
 
 
 def _smaller_micro_batches(plan: Plan) -> list[int]:

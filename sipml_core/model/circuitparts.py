@@ -76,6 +76,36 @@ class CircuitParts(CircuitControl):
             places[k, part.members] = np.arange(len(part.members))
         return places
 
+    def folded(self, image: NDArray[np.int32]) -> CircuitParts | None:
+        """Return parts that stand for all where GPU g wants what GPU ``image[g]`` wants: `FoldableControl`.
+
+        Images are to take each part to another of the same circuits, place by place, or to itself, where its
+        own circuits can be folded. [gpus]
+        """
+        parts, known = [], dict[tuple[int, bytes], CircuitControl | None]()
+        for k, part in enumerate(self.parts):
+            moved = image[part.members]
+            own = self._places[k, moved]
+            if (own < 0).any():
+                taken_to = [j for j in self._parts_of[moved[0]].tolist() if j >= 0 and self._is(j, moved)]
+                if not taken_to or self.parts[taken_to[0]].control is not part.control:
+                    return None
+                parts.append(part)
+                continue
+            key = (id(part.control), own.tobytes())
+            if key not in known:
+                fold = getattr(part.control, "folded", None)
+                known[key] = fold(own) if fold else None
+            control = known[key]
+            if control is None:
+                return None
+            parts.append(attrs.evolve(part, control=control))
+        return attrs.evolve(self, parts=tuple(parts))
+
+    def _is(self, part: int, members: NDArray[np.int32]) -> bool:
+        """Return whether these are the members of a part, in order."""
+        return np.array_equal(self.parts[part].members, members)
+
     def inside(
         self, part: int, src: NDArray[np.int32], dst: NDArray[np.int32]
     ) -> tuple[NDArray[np.intp], NDArray[np.int32], NDArray[np.int32]]:

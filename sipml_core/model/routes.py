@@ -92,7 +92,7 @@ class Routes:
         weight
             Part of the bytes on each path, 0 for none; None: the same on each. [pairs, paths]
         latency_us
-            Of each path; a route is as late as its latest path that is used. [pairs, paths] [us]
+            Of each path, in us; a route is as late as its latest path that is used. [pairs, paths]
 
         Examples
         --------
@@ -131,7 +131,7 @@ class Routes:
         Parameters
         ----------
         latency_us
-            Of each pair. [pairs] [us]
+            Of each pair, in us. [pairs]
         in_order
             Links of a pair stay in the order of their first entries; else they are sorted. Where whole routes
             are images of each other (as those of a torus are) groups of a job can only be folded in order.

@@ -8,6 +8,8 @@ import pytest
 ROOT = Path(__file__).resolve().parents[2]
 PAGE = (ROOT / "docs" / "parallelization.md").read_text(encoding="utf-8")
 SECONDS = re.compile(r"(\d+(?:\.\d+)?) s\b")
+TIME = re.compile(r"(\d+(?:\.\d+)?) (ms|s|min)")
+UNITS = {"ms": 1e-3, "s": 1.0, "min": 60.0}
 
 
 def recorded(*examples):
@@ -17,10 +19,9 @@ def recorded(*examples):
         text = (ROOT / "examples" / "recorded" / f"{example}.toml.txt").read_text(encoding="utf-8")
         for line in text.splitlines():
             cells = [cell.strip() for cell in line.strip("│").split("│")]
-            if len(cells) > 5 and SECONDS.fullmatch(cells[2]):
+            if len(cells) > 5 and TIME.fullmatch(cells[2]):
                 iteration, compute = (
-                    float(value) / (1e3 if unit == "ms" else 1.0)
-                    for value, unit in (cells[k].split() for k in (2, 4))
+                    float(value) * UNITS[unit] for value, unit in (cells[k].split() for k in (2, 4))
                 )
                 found.setdefault(cells[0], []).append((iteration, compute))
     return found
@@ -47,6 +48,7 @@ def same(text, value):
     ("heading", "examples", "columns"),
     [
         ("**Mixtral 8x7B on 1024 H100**", ["mixtral_1024"], 1),
+        ("**DeepSeek-V3 on 512 H100**", ["deepseek_v3", "deepseek_v3_ring"], 1),
         ("**Llama 3 405B on 16 384 H100**", ["llama3_405b"], 1),
         ("### GPT-3 on 1024 GPUs", ["gpt3_175b", "gpt3_ring"], 1),
         ("### Megatron in two stages", ["megatron_stages"], 2),

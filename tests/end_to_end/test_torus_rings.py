@@ -8,6 +8,7 @@ import pytest
 from sipml_core.cases.case import Case
 from sipml_core.cases.compilation import compile_case
 from sipml_core.cases.reuse import Reuse
+from sipml_core.cases.simulating import Clock, simulate_case
 from sipml_core.collectives import TorusRings
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import InfeasibleError
@@ -85,20 +86,20 @@ def test_rows_and_columns_of_circuits_carry_all_they_can(timeline_of, name):
     assert timeline.total_us == pytest.approx(ideal_us, rel=1e-9)
 
 
-def forms(registry, topology, fold=True, **plan):
-    """Variants of a small job on 16 GPUs of a network."""
+def forms(registry, topology, fold=True, gpus=16, **plan):
+    """Variants of a small job on so many GPUs of a network."""
     tables = {
         "title": "torus",
-        "cluster": {"gpus": 16, "bandwidth_gbps": 400},
+        "cluster": {"gpus": gpus, "bandwidth_gbps": 400},
         "engine": {"fold": "auto" if fold else "never"},
         "workload": {
             "name": "gpt", "layers": 1, "hidden": 256, "heads": 4, "sequence": 64, "vocabulary": 1000,
-            "strategy": {"global_batch": 16, "layout": "tensor", "bucket_bytes": "1 GB", **plan},
+            "strategy": {"global_batch": gpus, "layout": "tensor", "bucket_bytes": "1 GB", **plan},
         },
         "topology": topology,
     }  # fmt: skip
     experiment = read_experiment(tables, registry)
-    case = Case.of(experiment, experiment.jobs[0], experiment.interconnects[0], experiment.jobs[0].plan(16))
+    case = Case.of(experiment, experiment.jobs[0], experiment.interconnects[0], experiment.jobs[0].plan(gpus))
     return compile_case(case, Reuse())
 
 
@@ -136,6 +137,17 @@ def test_replicas_that_fill_some_dimensions():
     assert torus_filled(plan.positions, (2, 3, 4)) == (2, 3)
     assert torus_filled(plan.positions.T, (2, 3, 4)) == (4,)
     assert torus_filled(np.array([[0], [2], [1], [3]]), (4,)) == ()
+
+
+def test_rings_in_two_dimensions_fold_by_rows(registry):
+    """8 x 4 with reach 2: columns can be planned by two rows, whose 8 GPUs stand for all 32."""
+    grid, found = {"name": "sip-ring-2d", "shape": [8, 4], "reach_hops": 2}, {}
+    for fold in (True, False):
+        for form in forms(registry, grid, fold, gpus=32, mp=4, exchange="chain"):
+            assert len(form.simulated) == (8 if fold else 32)
+            time_us = simulate_case(form, Clock(60.0)).row.measured_us
+            assert found.setdefault(form.plan.all_reduce, time_us) == pytest.approx(time_us, rel=1e-9)
+    assert found.keys() == {"flat", "torus-rings"}
 
 
 @pytest.mark.parametrize("zero", [1, 3])
