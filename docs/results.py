@@ -22,7 +22,7 @@ from result_tables import choices, circuit_figures, circuits, common, jobs, meas
 PAGES = (
     "which-network.md", "photonic.md", "validation.md", "communication.md", "reproduction.md",
     "electrical.md", "circuit-planning.md", "sip-ocs.md", "sip-ring.md", "sharing.md",
-    "model.md", "parallelization.md",
+    "model.md", "parallelization.md", "search.md",
 )  # fmt: skip
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.S)
 BLOCKS: dict[str, Callable[[], str]] = {

@@ -1,8 +1,9 @@
-"""Choices of a job compared: how ops are cut, and how transfers wait for a port."""
+"""Choices of a job compared: how ops are cut, how transfers wait for a port, what a search simulates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable
+import statistics
+from collections.abc import Callable, Sequence
 
 from result_tables import common
 
@@ -103,7 +104,68 @@ def _over_least(row: common.Row) -> float:
     return float(row["rounds_us"]) / float(row["least_us"])
 
 
+def search_estimates() -> str:
+    """Return by network how far estimates are from simulations, and what a search that trusts them loses."""
+    found = common.rows("search_estimates")
+    if not found:
+        return common.missing("search_estimates")
+    lines = []
+    for network in dict.fromkeys(row["network"] for row in found):
+        mine = sorted((row for row in found if row["network"] == network), key=_error)
+        degrees = {float(row["mp"]) for row in mine}
+        pure = [row for row in mine if float(row["mp"]) == min(degrees)]
+        hybrid = [row for row in mine if row not in pure]
+        size = statistics.median(abs(_error(row)) for row in hybrid)
+        cells = (f"{_error(pure[0]):+.1%} to {_error(pure[-1]):+.1%}", _told(hybrid[0]), _told(hybrid[-1]))
+        losses = (f"{worst_choice(mine, top):.1%}" for top in (1, 4))
+        lines.append([network, *(*cells, f"{size:.1%}", *losses)])
+    header = [
+        "network",
+        "pure data parallelism",
+        "mp > 1: least",
+        "most",
+        "median size",
+        "top 1 loses",
+        "top 4",
+    ]
+    return common.table(header, [[cell.replace("%", " %") for cell in line] for line in lines])
+
+
+def _error(row: common.Row) -> float:
+    return float(row["estimate_s"]) / float(row["simulated_s"]) - 1
+
+
+def _told(row: common.Row) -> str:
+    """Return an error with its candidate.
+
+    >>> job = {"workload": "resnet50", "mp": "2", "global_batch": "64", "bandwidth_gbps": "256.0"}
+    >>> _told({**job, "estimate_s": "3", "simulated_s": "2"})
+    '+50.0% (ResNet-50, mp 2, batch 64, 256 Gbps)'
+    """
+    model = MODELS.get(row["workload"], row["workload"])
+    job = f"{model}, mp {row['mp']}, batch {row['global_batch']}, {float(row['bandwidth_gbps']):g} Gbps"
+    return f"{_error(row):+.1%} ({job})"
+
+
+def worst_choice(rows: Sequence[common.Row], top: int) -> float:
+    """Return how much longer the best of the `top` estimated first takes than the best of all, at worst.
+
+    >>> job = {"workload": "resnet50", "bandwidth_gbps": "256"}
+    >>> both = [{**job, "estimate_s": k, "simulated_s": s} for k, s in (("1", "3"), ("2", "2"))]
+    >>> worst_choice(both, 1), worst_choice(both, 2)
+    (0.5, 0.0)
+    """
+    losses = []
+    for case in {(row["workload"], row["bandwidth_gbps"]) for row in rows}:
+        mine = [row for row in rows if (row["workload"], row["bandwidth_gbps"]) == case]
+        mine.sort(key=lambda row: float(row["estimate_s"]))
+        times = [float(row["simulated_s"]) for row in mine]
+        losses.append(min(times[:top]) / min(times) - 1)
+    return max(losses)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "search-estimates": search_estimates,
     "layouts": layouts,
     "queue-disciplines": queue_disciplines,
     "layout-rounds": layout_rounds,
