@@ -173,7 +173,7 @@ def _plain(iteration: tuple[float, str] | None) -> str:
 
 def phases() -> str:
     """Return iterations and plans of jobs whose circuits are set once, or change in one of three ways."""
-    found = common.rows("circuit_phases")
+    found = [row for row in common.rows("circuit_phases") if not row["job"].startswith("SiP-Ring")]
     if not found:
         return common.missing("circuit_phases")
     latencies = list(dict.fromkeys(row["reconfiguration_us"] for row in found if row["replan"] != "once"))
@@ -187,6 +187,16 @@ def phases() -> str:
             lines.append([f"{job}: {told}" if way == "interval" else "", way, *cells])
     header = ["job", "", *(f"r = {_latency(float(latency))}" for latency in latencies)]
     return common.table(header, lines, numbers_from=2)
+
+
+def phases_on_ring() -> str:
+    """Return iterations of a job on SiP-Ring, by interval and by phase."""
+    found = [row for row in common.rows("circuit_phases") if row["job"].startswith("SiP-Ring")]
+    if not found:
+        return common.missing("circuit_phases")
+    job = found[0]["job"].partition(": ")[2]
+    times = (f"by {row['replan']} {float(row['iteration_us']) / 1e3:.1f} ms" for row in found)
+    return f"On SiP-Ring, which changes in 25 us: {job}: {', '.join(times)}.\n"
 
 
 def _with_plans(row: common.Row) -> str:
@@ -384,6 +394,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "reconfiguration-verdict": verdict,
     "demand": demand,
     "circuit-phases": phases,
+    "circuit-phases-ring": phases_on_ring,
     "decomposition": decomposition,
     "draining": draining,
 }
