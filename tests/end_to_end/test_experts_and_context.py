@@ -350,6 +350,20 @@ def test_a_library_takes_time_and_changes_no_bytes(run, model, plan):
         assert getattr(nccl, column) == pytest.approx(getattr(ideal, column), rel=1e-12)
 
 
+@pytest.mark.parametrize("zero", [0, 1])
+def test_experts_are_cut_by_a_group_or_whole_on_each_gpu(run, zero):
+    """Experts / (e t), or / e: 2 bytes of each are parameters, 2 gradients, 12 states, which `zero` divides
+    by the c d / e replicas that have the same; gradients of what is whole are summed by t times as many."""
+    plan = {"mp": 2, "dp": 4, "ep": 2, "zero": zero}
+    cut, whole = (run(MIXTRAL, 8, options={"cut_experts": each}, **plan) for each in (True, False))
+    more = LAYERS * EXPERTS * 3 * HIDDEN * INNER / 2 * (1 - 1 / 2)
+    for kind, bytes_each in (("parameters", 2), ("gradients", 2), ("optimizer", 12 / (2 if zero else 1))):
+        found = getattr(whole, f"memory_{kind}_bytes") - getattr(cut, f"memory_{kind}_bytes")
+        assert found == pytest.approx(bytes_each * more, rel=1e-9), kind
+    assert whole.expert_bytes == pytest.approx(cut.expert_bytes, rel=1e-12)
+    assert whole.gradient_bytes > cut.gradient_bytes
+
+
 def test_a_capacity_keeps_the_balance_and_says_what_is_dropped(run):
     """Room for 1.5 times the mean: 3 rows for 2; with a skew what is beyond is dropped."""
     plan = {"dp": 6, "ep": 6}
