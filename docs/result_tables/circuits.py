@@ -279,26 +279,7 @@ def replan_above() -> str:
     return common.table(["replan_above", *parts], lines)
 
 
-def layout_rounds() -> str:
-    """Return iterations with layouts chosen once, in turn with circuits, and with the best of all layouts."""
-    found = common.rows("layout_rounds")
-    if not found:
-        return common.missing("layout_rounds")
-    places = list(dict.fromkeys((row["network"], row["bandwidth_gbps"]) for row in found))
-    lines = []
-    for job in dict.fromkeys(row["job"] for row in found):
-        mine = {(row["network"], row["bandwidth_gbps"]): row for row in found if row["job"] == job}
-        lines.append([job, *(_in_turn(mine[place]) for place in places)])
-    return common.table(["", *(f"{network}: {gbps} Gbps" for network, gbps in places)], lines)
-
-
-def _in_turn(row: common.Row) -> str:
-    once, in_turn, best = (float(row[name] or 0) / 1e3 for name in ("once_us", "in_turn_us", "best_us"))
-    return f"{once:.3g}, {in_turn:.3g}" + (f" (best {best:.3g})" if best else "")
-
-
 BLOCKS: dict[str, Callable[[], str]] = {
-    "layout-rounds": layout_rounds,
     "replan-above": replan_above,
     "ocs-estimators": ocs_estimators,
     "ring-dark-time": ring_dark_time,
