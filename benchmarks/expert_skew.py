@@ -2,8 +2,8 @@
 
     python benchmarks/expert_skew.py [--out FOLDER] [EXAMPLE ...]      # four minutes of processor time
 
-expert_skew.csv, whose iterations are the columns of docs/parallelization.md: the examples as they are, with a
-skew of 0.5 and of 1.
+expert_skew.csv: the examples as they are, and with a skew of 0.5 and of 1. A test compares the tables of
+docs/parallelization.md with it.
 """
 
 from __future__ import annotations
@@ -24,7 +24,7 @@ def main() -> None:
     """Measure the examples, and write them."""
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("examples", nargs="*", default=EXAMPLES)
-    parser.add_argument("--out", type=Path, default=ROOT / "docs" / "results")
+    parser.add_argument("--out", type=Path, default=ROOT / "benchmarks")
     asked = parser.parse_args()
     with (asked.out / "expert_skew.csv").open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
