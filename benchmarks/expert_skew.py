@@ -1,6 +1,6 @@
 """What a skew of tokens over experts does to Mixtral and DeepSeek-V3 on four networks.
 
-    python benchmarks/expert_skew.py [--out FOLDER] [EXAMPLE ...]      # four minutes of processor time
+    python benchmarks/expert_skew.py [--out FOLDER] [EXAMPLE ...]      # three minutes of processor time
 
 expert_skew.csv: the examples as they are, and with a skew of 0.5 and of 1. A test compares the tables of
 docs/parallelization.md with it.
