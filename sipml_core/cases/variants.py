@@ -151,7 +151,7 @@ def offered_all_reduces(case: Case, shape: ReplicaShape) -> list[AllReduce]:
         return offered
     if case.plan.all_reduce != "flat" and not all(each.orders(shape) for each in offered):
         raise ConfigError(
-            f'all_reduce must be "auto", "flat" or "torus-rings" where zero is above 0, got '
+            f'plan.all_reduce must be "auto", "flat" or "torus-rings" where zero is above 0, got '
             f"{case.plan.all_reduce!r} with zero={case.plan.zero}: shared states are scattered and gathered "
             "on rings over all replicas"
         )
