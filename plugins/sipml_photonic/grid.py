@@ -149,12 +149,12 @@ def checked_shape(shape: tuple[int, ...] | None, dimensions: int, gpus: int, wha
     if shape is not None:
         text = " x ".join(map(str, shape))
         if len(shape) < 2:
-            raise ConfigError(f"shape must have two dimensions at least, got {text}")
+            raise ConfigError(f"topology.shape must have two dimensions at least, got {text}")
         if math.prod(shape) != gpus:
             near = _nearest_cube(gpus, len(shape))
             other = f"shape = {list(near)}, or " if near else ""
             raise ConfigError(
-                f"shape {text} holds {math.prod(shape)} GPUs, but cluster.gpus is {gpus}: give "
+                f"topology.shape {text} holds {math.prod(shape)} GPUs, but cluster.gpus is {gpus}: give "
                 f"{other}cluster.gpus = {math.prod(shape)}"
             )
         return shape

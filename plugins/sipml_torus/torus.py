@@ -73,7 +73,7 @@ def check_product(shape: tuple[int, ...], gpus: int, near: tuple[int, ...] | Non
         text, near = " x ".join(map(str, shape)), near or nearest_cube(gpus, len(shape))
         other = f"shape = {list(near)}, or " if min(near) > 1 else ""
         raise ConfigError(
-            f"shape {text} holds {math.prod(shape)} GPUs, but cluster.gpus is {gpus}: give {other}"
+            f"topology.shape {text} holds {math.prod(shape)} GPUs, but cluster.gpus is {gpus}: give {other}"
             f"cluster.gpus = {math.prod(shape)}"
         )
     if gpus == 1:

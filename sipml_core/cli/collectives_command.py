@@ -102,7 +102,8 @@ def collectives(
                         raise
                     click.echo(f"{kind} by {name}: {refusal}", err=True)
         title = f"{interconnect.label}: {interconnect.cluster.gpus} GPUs, library {communication.name}"
-        console().print(collective_table(found, element, title))
+        screen = console()
+        screen.print(collective_table(found, element, title, screen.width))
         rows += found
     if csv_file is not None:
         wrote([write_collectives(rows, element, csv_file)])

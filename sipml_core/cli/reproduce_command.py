@@ -41,8 +41,9 @@ def reproduce(
     out: Path | None,
     picture: bool,
 ) -> None:
-    """Repeat the paper's evaluation: fig1 fig5 fig6 degree latency scale claims, or all (the
-    default, with ablations: what our assumptions change).
+    """Repeat the paper's evaluation: fig1 fig5 fig6 degree latency scale script memory claims, or all (the
+    default, with ablations: what our assumptions change; reconfiguration: circuits set once or planned
+    again; demand: what circuits are planned for).
 
     `validation`, alone, predicts instead what others measured on GPU clusters, with errors by source;
     `fragmentation`, alone, lets jobs share a cluster, in blocks and in fragments.
@@ -54,6 +55,7 @@ def reproduce(
     Example:
       python -m sipml_core reproduce claims fig5 --quick
     """
+    from sipml_core.errors import ConfigError
     from sipml_core.report import finding_tables, new_figure, reproduction_footnotes, write_finding
     from sipml_core.reproduce import carry_out, study_names
 
@@ -63,6 +65,8 @@ def reproduce(
         executor = executor_on(on, jobs, registry, folder)
         ALONE[studies[0]](registry, executor, kept, folder, picture=picture, quick=quick)
         return
+    if alone := sorted(set(studies) & set(ALONE)):
+        raise ConfigError(f"{alone[0]} is carried out alone: python -m sipml_core reproduce {alone[0]}")
     names = study_names() if not studies or "all" in studies else list(dict.fromkeys(studies))
     folder = out or Path("results") / ("reproduce-quick" if quick else "reproduce")
     if picture:

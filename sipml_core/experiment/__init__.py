@@ -20,15 +20,17 @@ from sipml_core.experiment.model import (
 from sipml_core.experiment.opening import open_experiment
 from sipml_core.experiment.overrides import apply_overrides, apply_values, override_value
 from sipml_core.experiment.reading import (
+    EXPERIMENT_KEYS,
     read_communication,
     read_experiment,
     read_interconnect,
     read_tables,
 )
 from sipml_core.experiment.resolving import components_of, files_of, resolved_tables
-from sipml_core.experiment.structure import structure
+from sipml_core.experiment.structure import refuse_unknown_keys, structure
 
 __all__ = [
+    "EXPERIMENT_KEYS",
     "CommunicationTable",
     "EngineTable",
     "Experiment",
@@ -50,6 +52,7 @@ __all__ = [
     "read_experiment",
     "read_interconnect",
     "read_tables",
+    "refuse_unknown_keys",
     "resolved_tables",
     "structure",
 ]

@@ -53,6 +53,8 @@ def open_experiment(
     tables = read_tables(path)
     if "experiment" in tables and "cluster" not in tables:
         raise ConfigError(f"{path} is a sweep, not an experiment: python -m sipml_core sweep {path}")
+    if tables.keys() & {"job", "arrivals", "sharing"}:
+        raise ConfigError(f"{path} has jobs that share a cluster: python -m sipml_core share {path}")
     tables = apply_values(tables, set or {})
     tables = change(tables) if change else tables
     try:

@@ -7,7 +7,7 @@ import re
 from collections.abc import Iterable, Mapping
 from typing import Any
 
-from sipml_core.errors import ConfigError, brief, shown
+from sipml_core.errors import ConfigError, brief, nearest, shown, unknown
 from sipml_core.fields import parse_toml
 
 #: Sections that a [[workload]] may have for itself, and under which names; there its keys win.
@@ -94,6 +94,8 @@ def _assign(node: Any, keys: list[str], value: Any, path: str) -> None:
     head, *rest = keys
     if isinstance(node, list):
         chosen = _select(node, head)
+        if rest and not chosen:
+            _refuse_absent(node, head, path)
         targets, keys = (chosen, rest) if chosen else (node, keys)
         if not keys:
             raise ConfigError(f"--set {brief(path)}: names a table, not a key in it")
@@ -105,6 +107,19 @@ def _assign(node: Any, keys: list[str], value: Any, path: str) -> None:
         _assign(node.setdefault(head, {}), rest, value, path)
     else:
         node[head] = value
+
+
+def _refuse_absent(tables: list[Any], key: str, path: str) -> None:
+    """`ConfigError` if `key` looks like the name of a table of this list, and there is none.
+
+    Names have hyphens (sip-ring), or are nearly those of a table that is there; keys are neither.
+    """
+    found = [table for table in tables if isinstance(table, dict)]
+    names = [str(table[at]) for table in found for at in ("label", "name") if at in table]
+    if any(key in table for table in found) or not ("-" in key or nearest(key, names)):
+        return
+    kind = path.partition(".")[0]
+    raise ConfigError(f"--set {brief(path)}: {unknown(kind, key, dict.fromkeys(names))}")
 
 
 def _select(tables: list[Any], key: str) -> list[Any]:

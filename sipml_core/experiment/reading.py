@@ -71,6 +71,10 @@ class _Sections:
     topology: Any = option(doc="[[topology]]")
 
 
+#: Keys of the whole file.
+EXPERIMENT_KEYS = tuple(keys(_Sections))
+
+
 def read_tables(path: Path) -> dict[str, Any]:
     """Return the tables of a TOML file, unchecked; their texts know the folder of the file."""
     return {key: _from_folder(value, path.parent) for key, value in read_toml(path).items()}

@@ -228,7 +228,9 @@ class Plan(Execution):
         wanted = parts - 1 if named else parts
         if len(self.stages) != wanted:
             what = (
-                f"{wanted} names, one for each part but the first" if named else f"{wanted} numbers of layers"
+                f"{wanted} names, one for each part but the first"
+                if named
+                else f"{wanted} number{'s' * (wanted > 1)} of layers"
             )
             of_chunks = f" with {self.chunks} chunks each" if self.chunks > 1 else ""
             near = [n for n in range(1, len(self.stages) + 2) if n * self.chunks == len(self.stages) + named]

@@ -59,8 +59,8 @@ def cut_stages(
     forward = [op.name for op in graph.ops if op.phase is Phase.FORWARD]
     if stages > len(forward):
         raise TooManyStagesError(
-            f"{graph.name} has {len(forward)} forward ops, which makes {len(forward)} stages at most, "
-            f"got {stages}; lower pp or chunks"
+            f"plan.pp x chunks: {graph.name} has {len(forward)} forward ops, which makes {len(forward)} "
+            f"stages at most, got {stages}; lower pp or chunks"
         )
     number = {name: index for index, name in enumerate(forward)}
     if stated is None:

@@ -56,8 +56,8 @@ def stated_cuts(graph: OpGraph, stages: Sequence[int | str]) -> NDArray[np.int64
     for part, (first, stop) in enumerate(pairwise([0, *found, len(names)])):
         if stop <= first:
             raise ConfigError(
-                f"stages must give each part of {graph.name} an op or more, in the order of the model: part "
-                f"{part} would begin with {ends[first]!r} and end before {ends[stop]!r}"
+                f"plan.stages must give each part of {graph.name} an op or more, in the order of the model: "
+                f"part {part} would begin with {ends[first]!r} and end before {ends[stop]!r}"
             )
     return np.array(found, dtype=np.int64)
 
@@ -106,20 +106,23 @@ def _begin(model: str, name: str, names: Sequence[str], layers: Sequence[Layer])
     close = nearest(name, [*(layer.name for layer in layers), *names])
     hint = f"; did you mean {close!r}?" if close else ";"
     known = f"layers: {layers[0].name} to {layers[-1].name}" if layers else f"ops: {names[0]} to {names[-1]}"
-    raise ConfigError(f"stages: no op or layer {shown(name)} in {model}{hint} {known}")
+    raise ConfigError(f"plan.stages: no op or layer {shown(name)} in {model}{hint} {known}")
 
 
 def _begins(model: str, counts: Sequence[int], layers: Sequence[Layer]) -> list[int]:
     """Return where each part but the first begins that has so many layers."""
     if not layers:
-        raise ConfigError(f"stages must name the ops at which parts begin: {model} has no numbered layers")
+        raise ConfigError(
+            f"plan.stages must name the ops at which parts begin: {model} has no numbered layers"
+        )
     if 0 in counts[1:-1]:
         raise ConfigError(
-            f"stages must give each part a layer or more, but for the first and the last, got {shown(counts)}"
+            f"plan.stages must give each part a layer or more, but for the first and the last, "
+            f"got {shown(counts)}"
         )
     if sum(counts) != len(layers):
         raise ConfigError(
-            f"stages must add up to the {len(layers)} layers of {model}, got {sum(counts)}; "
+            f"plan.stages must add up to the {len(layers)} layers of {model}, got {sum(counts)}; "
             f"nearest: {_nearest(counts, len(layers))}"
         )
     sums = np.cumsum(counts)[:-1].tolist()

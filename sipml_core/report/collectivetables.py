@@ -11,11 +11,15 @@ from rich.table import Table
 from rich.text import Text
 
 from sipml_core.cases import CollectiveTime
+from sipml_core.report.fitting import fitted
 from sipml_core.report.resultfiles import prepare_folder, write_atomically
 
 #: Bytes of one element, by the name that nccl-tests prints.
 ELEMENT_BYTES = {"int8": 1, "half": 2, "bfloat16": 2, "float": 4, "double": 8}
 COLUMNS = ("collective", "ranks", "size", "count", "type", "time", "algbw", "busbw", "algorithm", "how")
+_UNITS = {"size": "B", "time": "us", "algbw": "GB/s", "busbw": "GB/s"}
+#: Left out one by one, in this order, where the terminal is too narrow.
+_DROPPED = ("ranks", "type", "count", "how")
 
 
 def collective_cells(row: CollectiveTime, kind: str) -> list[str]:
@@ -37,15 +41,21 @@ def collective_cells(row: CollectiveTime, kind: str) -> list[str]:
     ]  # fmt: skip
 
 
-def collective_table(rows: Sequence[CollectiveTime], kind: str, title: str) -> Table:
-    """Return the rows as a table."""
-    table = Table(title=Text(title), title_justify="left")
-    units = {"size": " (B)", "time": " (us)", "algbw": " (GB/s)", "busbw": " (GB/s)"}
-    for column in COLUMNS:
-        left = column in ("collective", "type", "algorithm", "how")
-        table.add_column(column + units.get(column, ""), justify="left" if left else "right")
-    for row in rows:
-        table.add_row(*map(Text, collective_cells(row, kind)))
+def collective_table(rows: Sequence[CollectiveTime], kind: str, title: str, width: int = 160) -> Table:
+    """Return the rows as a table of at most `width` characters."""
+    headings = [f"{column}\n({_UNITS[column]})" if column in _UNITS else column for column in COLUMNS]
+    table = fitted(
+        title,
+        headings,
+        [dict(zip(headings, collective_cells(row, kind), strict=True)) for row in rows],
+        width=width,
+        drop=_DROPPED,
+        left=("collective", "type", "algorithm", "how"),
+    )
+    shown = {str(column.header) for column in table.columns}
+    absent = [heading for heading in headings if heading not in shown]
+    if absent:
+        table.caption = Text(f"left out: {', '.join(absent)}; --csv FILE, or a wider terminal, has all")
     return table
 
 

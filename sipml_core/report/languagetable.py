@@ -61,7 +61,7 @@ def _left_out(headings: Sequence[str]) -> list[str]:
     """Say which columns a narrow terminal lacks."""
     if not headings:
         return []
-    names = ", ".join(heading.replace("\n", " ") for heading in headings)
+    names = ", ".join("memory by kind" if heading == _HELD else heading for heading in headings)
     columns = "1 column" if len(headings) == 1 else f"{len(headings)} columns"
     return [f"{columns} left out ({names}): in summary.csv, and here in a wider terminal"]
 

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import attrs
 from rich.table import Table
+from rich.text import Text
 
 from sipml_core.fields import format_bytes, format_us
 from sipml_core.model import CaseResult
@@ -28,6 +29,8 @@ _WINNER_COLUMNS = (
 )  # fmt: skip
 #: Left out one by one, in this order, where the terminal is too narrow.
 _DROPPED = ("placer", "memory", "error", "layout", "estimate", "plan")
+#: Left out before these, and said below the table, where all rows have the same.
+_PERHAPS_ALIKE = ("placer", "layout", "batch")
 #: From so many characters on reasons stand in the table, shortened.
 _WIDE = 100
 
@@ -39,14 +42,23 @@ def search_tables(result: SearchResult, width: int = 160, shown: int | None = SH
         worth = list(_worth_showing(rows, shown))
         headings = [heading.format(goal=rows[0].goal) for heading in _COLUMNS]
         several = len({_plan(row) for row in rows}) > 1
-        yield fitted(
+        cells = [dict(zip(headings, _cells(row, width), strict=True)) for row in worth]
+        alike = [head for head in _PERHAPS_ALIKE if len(cells) > 1 and len({row[head] for row in cells}) == 1]
+        table = fitted(
             f"{workload} on {topology}: {rows[0].gpus} GPUs, {_counts(rows)}",
             [heading for heading in headings if several or heading != "plan"],
-            [dict(zip(headings, _cells(row, width), strict=True)) for row in worth],
-            width=width, drop=_DROPPED, bold=[row.best for row in worth],
-            caption=f"{len(rows)} candidates in all; every one is in search.csv"
-            if len(worth) < len(rows) else "",
-        )  # fmt: skip
+            cells,
+            width=width,
+            drop=[*alike, *_DROPPED],
+            bold=[row.best for row in worth],
+        )
+        kept = {str(column.header) for column in table.columns}
+        same = [f"{heading} {cells[0][heading]}" for heading in alike if heading not in kept]
+        lines = [f"all rows: {', '.join(same)}"] if same else []
+        if len(worth) < len(rows):
+            lines.append(f"{len(rows)} candidates in all; every one is in search.csv")
+        table.caption = Text("\n".join(lines)) if lines else None
+        yield table
 
 
 def _rank(row: SearchRow) -> tuple[float, float]:

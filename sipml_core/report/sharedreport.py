@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING
 
 import attrs
 from rich.table import Table
-from rich.text import Text
 
 from sipml_core.fields import format_us
+from sipml_core.report.fitting import fitted
 from sipml_core.report.resultfiles import write_atomically
 
 if TYPE_CHECKING:
@@ -32,22 +32,26 @@ def write_shared(result: SharedResult, folder: Path) -> list[Path]:
     return [folder / name for name in files]
 
 
-def shared_table(result: SharedResult) -> Table:
-    """Return a table with a row for each network."""
+def shared_table(result: SharedResult, width: int = 160) -> Table:
+    """Return a table of at most `width` characters, with a row for each network."""
     jobs = len(result.rows) // len(result.summaries)
-    table = Table(title=Text(f"{result.title}: {jobs} jobs, {result.allocator}"))
-    table.add_column("interconnect")
-    for heading in ("makespan", "used", "split", "waited", "slow-down", "slowest", "infeasible"):
-        table.add_column(heading, justify="right")
-    for row in result.summaries:
-        table.add_row(
-            Text(row.topology),
-            format_us(row.makespan_us),
-            f"{100 * row.utilisation:.1f} %",
-            f"{100 * row.fragmentation:.1f} %",
-            format_us(row.waited_us),
-            f"{row.slowdown:.3f}x",
-            f"{row.slowest:.3f}x",
-            str(row.infeasible),
-        )
-    return table
+    return fitted(
+        f"{result.title}: {jobs} jobs, {result.allocator}",
+        ("interconnect", "makespan", "used", "split", "waited", "slow-down", "slowest", "infeasible"),
+        [
+            {
+                "interconnect": row.topology,
+                "makespan": format_us(row.makespan_us),
+                "used": f"{100 * row.utilisation:.1f} %",
+                "split": f"{100 * row.fragmentation:.1f} %",
+                "waited": format_us(row.waited_us),
+                "slow-down": f"{row.slowdown:.3f}x",
+                "slowest": f"{row.slowest:.3f}x",
+                "infeasible": str(row.infeasible),
+            }
+            for row in result.summaries
+        ],
+        width=width,
+        drop=("infeasible", "split", "used"),
+        left=("interconnect",),
+    )

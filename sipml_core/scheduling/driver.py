@@ -81,7 +81,7 @@ def refuse_control(scheduler: Scheduler, control: CircuitControl) -> None:
     if not isinstance(control, scheduler.plans) or not issubclass(scheduler.plans, ruled):
         raise ConfigError(
             f"scheduler {scheduler.name!r} plans {scheduler.plans.__name__}, not {kind.__name__}, "
-            "which has rules that it does not know"
+            "which has rules that it does not know; leave scheduler out for the network's own"
         )
 
 

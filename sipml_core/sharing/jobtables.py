@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -12,12 +12,14 @@ import numpy as np
 
 from sipml_core.errors import ConfigError, shown, unknown
 from sipml_core.experiment import (
+    EXPERIMENT_KEYS,
     Experiment,
     Interconnect,
     apply_values,
     read_experiment,
     read_interconnect,
     read_tables,
+    refuse_unknown_keys,
     structure,
 )
 from sipml_core.fields import (
@@ -38,6 +40,8 @@ from sipml_core.plugin import Allocator, Registry
 #: More jobs than this nobody waits for.
 MAX_JOBS = 100_000
 MAX_ITERATIONS = 10**9
+#: Tables of a file beside those of an experiment.
+_SHARED = ("job", "arrivals", "sharing")
 
 
 @attrs.frozen(kw_only=True)
@@ -142,9 +146,20 @@ class SharedExperiment:
 
 
 def open_shared(
-    source: str | os.PathLike[str], registry: Registry, *, set: Mapping[str, Any] | None = None
+    source: str | os.PathLike[str],
+    registry: Registry,
+    *,
+    set: Mapping[str, Any] | None = None,
+    change: Callable[[dict[str, Any]], dict[str, Any]] | None = None,
 ) -> SharedExperiment:
     """Return the jobs of a TOML file, every value checked.
+
+    Parameters
+    ----------
+    set
+        Values by path, ``{"sharing.allocator": "random"}``: what ``--set`` does on the command line.
+    change
+        Any other change of the tables.
 
     Raises
     ------
@@ -153,22 +168,26 @@ def open_shared(
     """
     path = Path(source)
     try:
-        return read_shared(apply_values(read_tables(path), set or {}), registry)
+        tables = apply_values(read_tables(path), set or {})
+        return read_shared(change(tables) if change else tables, registry)
     except ConfigError as error:
         raise ConfigError(f"{path}: {error}") from None
 
 
 def read_shared(tables: Mapping[str, Any], registry: Registry) -> SharedExperiment:
     """Return what the tables of a file describe."""
-    own = {key: value for key, value in tables.items() if key not in ("job", "arrivals", "sharing")}
-    base = read_experiment(own | {"workload": _planless(own)}, registry)
-    cluster = structure(own["cluster"], Cluster, "cluster")
+    own = {key: value for key, value in tables.items() if key not in _SHARED}
+    refuse_unknown_keys(own, "experiment", (*EXPERIMENT_KEYS, *_SHARED))
     sharing = structure(_table(tables.get("sharing", {}), "sharing"), SharingTable, "sharing")
+    if not tables.get("job") and tables.get("arrivals") is None:
+        raise ConfigError("no job: write [[job]] tables, or [arrivals]")
+    # Plans are those of jobs, which have fewer GPUs than the cluster.
+    planless = {key: value for key, value in own.items() if key not in ("plan", "strategy")}
+    base = read_experiment(planless | {"workload": _planless(own)}, registry)
+    cluster = structure(own["cluster"], Cluster, "cluster")
     seed = int(own.get("seed", 0))
     listed = _listed(tables.get("job", []))
     listed += _arrivals(tables.get("arrivals"), [job.label for job in base.jobs], seed)
-    if not listed:
-        raise ConfigError("no job: write [[job]] tables, or [arrivals]")
     _check(listed, cluster.gpus, [job.label for job in base.jobs])
 
     kinds: dict[tuple[Any, ...], int] = {}

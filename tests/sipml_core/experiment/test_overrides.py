@@ -45,6 +45,17 @@ def test_an_assignment_that_cannot_be_made_is_refused(assignment):
         changed(assignment)
 
 
+def test_a_network_that_the_file_lacks_is_named_with_those_it_has():
+    """Otherwise the name would become a key of every table, and be refused as one."""
+    with pytest.raises(
+        ConfigError, match=r"reach_hops: no topology 'sip-rng'; did you mean 'sip-ring'\? known: e"
+    ):
+        changed("topology.sip-rng.reach_hops=8")
+    with pytest.raises(ConfigError, match=r"no topology 'sip-ocs'"):
+        changed("topology.sip-ocs.interval_us=8")
+    assert changed("topology.scheduler.steps=2")["topology"][1]["scheduler"] == {"steps": 2}
+
+
 OWN = {
     "strategy": {"mp": 1},
     "workload": [

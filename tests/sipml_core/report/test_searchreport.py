@@ -102,6 +102,16 @@ def test_plans_are_shown_where_they_differ(fakes, columns):
     assert columns(winners)["plan"] == ["micro-batch 4"]
 
 
+def test_where_room_is_short_what_all_rows_share_is_said_below_and_plans_stay(fakes, columns):
+    """In 80 columns rows are still told apart."""
+    plan = {"mp": 1, "dp": 8, "pp": 1, "schedule": "", "recompute": "none"}
+    rows = [fakes.search_row(**plan, zero=zero) for zero in (0, 1)]
+    (table,) = search_tables(result(rows), width=80)
+    assert columns(table)["plan"] == ["micro-batch 4", "micro-batch 4, zero 1"]
+    assert not {"placer", "batch"} & set(columns(table))
+    assert table.caption.plain == "all rows: placer aligned, layout tensor, batch 96"
+
+
 @pytest.mark.parametrize(
     ("changes", "words"),
     [

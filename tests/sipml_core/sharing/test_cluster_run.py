@@ -44,6 +44,20 @@ def test_a_job_that_finds_no_gpus_waits_for_the_first_that_ends(registry):
     assert [row.slowdown for row in found.values()] == pytest.approx([1.0] * len(found))
 
 
+def test_degrees_of_the_file_are_those_of_jobs_and_not_of_the_cluster(registry):
+    """Jobs of 2 x 2 GPUs on a cluster of 8; a file without jobs, or with misspelt ones, says so."""
+    tables = {
+        "title": "test", "cluster": {"gpus": 8, "bandwidth_gbps": 200}, "workload": [GPT], "topology": [FLAT],
+        "plan": {"global_batch": 24, "mp": 2, "dp": 2},
+    }  # fmt: skip
+    job = {"name": "a", "workload": "gpt", "gpus": 4, "iterations": 1}
+    assert read_shared(tables | {"job": [job]}, registry).kinds[0].jobs[0].table.mp == 2
+    with pytest.raises(ConfigError, match="no job: write"):
+        read_shared(tables, registry)
+    with pytest.raises(ConfigError, match=r"experiment\.jobs is not a known key; did you mean 'job'\?"):
+        read_shared(tables | {"jobs": [job]}, registry)
+
+
 def test_in_order_of_arrival_nobody_overtakes_and_with_backfill_small_ones_do(registry):
     """a has 6 of 8 GPUs, b wants 4, c 2."""
     jobs = [
