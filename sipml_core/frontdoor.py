@@ -12,6 +12,7 @@ from numpy.typing import ArrayLike
 
 from sipml_core.cases import plan_circuits as plan_on_topology
 from sipml_core.cases import run_experiment
+from sipml_core.errors import ConfigError, shown
 from sipml_core.executing import executor_for
 from sipml_core.experiment import Experiment, open_experiment
 from sipml_core.model import SILENT, CircuitPlan, Progress, Result, TrafficMatrix
@@ -114,6 +115,8 @@ def plot(
     from sipml_core.details import CaseDetails, Selection
     from sipml_core.report import PictureLook, case_picture, times_picture
 
+    if not isinstance(result, Result):
+        raise ConfigError(f"plot needs the result of run(..., details=True), got {shown(result)}")
     look = PictureLook(width_in=width_in, titled=title)
     if picture == "times":
         return times_picture(result.cases, look)

@@ -57,7 +57,7 @@ def read_measurements(path: Path) -> tuple[list[MeasuredCall], list[MeasuredStep
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"cannot read {str(path)!r}: {error}") from None
+        raise ConfigError(f"cannot read {str(path)!r}: {getattr(error, 'strerror', error)}") from None
     if path.suffix == ".csv":
         return [], _steps(text, path)
     return _calls(text, path), []

@@ -137,6 +137,20 @@ def size_of(text: str, option: str) -> float:
         raise ConfigError(f"{option} {error}") from None
 
 
+def bandwidth_of(text: str, option: str = "--bandwidth") -> float:
+    """Return the bandwidth that an option gives; `ConfigError` names the option. [Gbps]"""
+    from sipml_core.errors import ConfigError
+    from sipml_core.fields import parse_gbps
+
+    try:
+        found = parse_gbps(text)
+    except ConfigError as error:
+        raise ConfigError(f"{option} {error}") from None
+    if found <= 0:
+        raise ConfigError(f"{option} must be positive, got {text!r}")
+    return found
+
+
 def console() -> Any:
     """Return stdout: as wide as the terminal or COLUMNS say, else wide enough for the tables.
 

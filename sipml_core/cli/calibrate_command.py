@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sipml_core.cli.asking import plugins_with_warnings, wrote
+from sipml_core.cli.asking import bandwidth_of, plugins_with_warnings, wrote
 
 
 @click.command()
@@ -30,7 +30,6 @@ def calibrate(files: tuple[Path, ...], bandwidth: str, servers: int, switches_ad
     import tomli_w
 
     from sipml_core.calibrating import fit_library, fit_steps, read_measurements
-    from sipml_core.fields import parse_gbps
     from sipml_core.report import prepare_folder, write_atomically
 
     calls, steps = [], []
@@ -40,7 +39,7 @@ def calibrate(files: tuple[Path, ...], bandwidth: str, servers: int, switches_ad
         steps += found_steps
     tables: dict[str, dict[str, object]] = {}
     if calls:
-        library = fit_library(calls, gbps=parse_gbps(bandwidth), servers=servers, switches_add=switches_add)
+        library = fit_library(calls, gbps=bandwidth_of(bandwidth), servers=servers, switches_add=switches_add)
         tables["communication"] = {"library": "nccl", **library.options}
         for call, residual in zip(calls, library.residuals, strict=True):
             click.echo(

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import click
 
-from sipml_core.cli.asking import console, opened, plugins_with_warnings, size_of, wrote
+from sipml_core.cli.asking import bandwidth_of, console, opened, plugins_with_warnings, size_of, wrote
 
 
 @click.command()
@@ -59,7 +59,6 @@ def collectives(
     from sipml_core.cases import CollectiveBench
     from sipml_core.errors import ConfigError, InfeasibleError, unknown
     from sipml_core.experiment import apply_overrides, read_communication, read_interconnect
-    from sipml_core.fields import parse_gbps
     from sipml_core.model import COLLECTIVE_KINDS, Cluster
     from sipml_core.report import ELEMENT_BYTES, collective_table, write_collectives
 
@@ -72,7 +71,7 @@ def collectives(
         interconnects, communication = experiment.interconnects, experiment.communication
     else:
         registry = plugins_with_warnings()
-        cluster = Cluster(gpus=gpus, bandwidth_gbps=parse_gbps(bandwidth))
+        cluster = Cluster(gpus=gpus, bandwidth_gbps=bandwidth_of(bandwidth))
         table = apply_overrides({"name": topology}, overrides)
         interconnects = (read_interconnect(table, "topology", cluster, registry),)
         communication = read_communication({"library": "nccl"}, registry)

@@ -58,7 +58,7 @@ class CaseDetails:
     circuit decisions. Where the job was folded all GPUs have rows; `simulated` says which were.
     """
 
-    record: CaseRecord
+    record: CaseRecord = attrs.field(repr=lambda record: f"<{record.workload} on {record.topology}>")
     selection: Selection = attrs.Factory(Selection)
 
     def selected(self, selection: Selection) -> CaseDetails:

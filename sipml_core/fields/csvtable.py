@@ -42,7 +42,7 @@ def read_table(
             columns = reader.fieldnames or ()
             rows = [(reader.line_num, row) for row in reader]
     except (OSError, ValueError, csv.Error) as error:
-        raise ConfigError(f"{key}: cannot read {str(path)!r}: {error}") from None
+        raise ConfigError(f"{key}: cannot read {str(path)!r}: {getattr(error, 'strerror', error)}") from None
     for column in (*text, *numbers):
         if list(columns).count(column) != 1:
             how = "has twice" if column in columns else "lacks"

@@ -32,7 +32,7 @@ def read_shape(path: Path) -> ModelShape:
     try:
         text = path.read_text(encoding="utf-8-sig")
     except (OSError, ValueError) as error:
-        raise ConfigError(f"file: cannot read {str(path)!r}: {error}") from None
+        raise ConfigError(f"file: cannot read {str(path)!r}: {getattr(error, 'strerror', error)}") from None
     return shape_of_text(text, f"file: {str(path)!r}")
 
 

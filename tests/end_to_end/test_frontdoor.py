@@ -169,6 +169,11 @@ def test_a_plot_of_what_is_not_there_is_refused(file, options, message):
         sipml.plot(result, "timeline", topology="elect-flat", **options)
 
 
+def test_a_plot_needs_a_result_and_no_name_of_a_folder():
+    with pytest.raises(ConfigError, match=r"result of run\(\.\.\., details=True\), got 'results/small'"):
+        sipml.plot("results/small", "times")
+
+
 @pytest.mark.parametrize("function", [sipml.run, sipml.search])
 def test_set_is_for_files_only(file, function):
     with pytest.raises(ConfigError, match="set= changes a file that is read"):
