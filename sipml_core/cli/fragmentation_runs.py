@@ -5,7 +5,7 @@ from __future__ import annotations
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from sipml_core.cli.asking import console, wrote
+from sipml_core.cli.asking import console, say, wrote
 from sipml_core.cli.keeping import computing, now_left
 
 if TYPE_CHECKING:
@@ -33,5 +33,8 @@ def fragmentation(
         files = write_fragmentation(rows, verdicts, folder, picture)
         now_left(f"; results are in {folder}")
     wrote(files)
-    for table in fragmentation_tables(rows, verdicts):
-        console().print(table)
+    screen = console()
+    for table in fragmentation_tables(rows, verdicts, screen.width):
+        screen.print(table)
+    if quick:
+        say("a quick look at fewer jobs: claims are about the study without --quick")

@@ -88,3 +88,5 @@ def reproduce(
             shown.print(table)
     for line in reproduction_footnotes(findings):
         say(line)
+    if quick and any(finding.verdicts for finding in findings):
+        say("a quick look at 64 GPUs and fewer points: claims are about the studies without --quick")

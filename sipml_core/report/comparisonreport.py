@@ -24,6 +24,8 @@ def comparison_tables(comparison: Differences) -> Iterable[Table]:
         yield table
     if comparison.columns:
         table = _table("what came out", "column", "rows", "most: first", "second", "change", "in row")
+        # Names of columns are not broken where room is short; rows, which are words, are.
+        table.columns[0].min_width = min(30, max(len(change.column) for change in comparison.columns))
         for change in comparison.columns:
             cells = (
                 change.column, f"{change.changed} of {change.of}", _word(change.before),

@@ -11,6 +11,7 @@ from rich.table import Table
 from rich.text import Text
 
 from sipml_core.fields import format_us
+from sipml_core.report.fitting import fitted
 from sipml_core.report.plots import figure_bytes, new_figure
 from sipml_core.report.resultfiles import plain_row, prepare_folder, to_csv, write_atomically
 from sipml_core.report.seriesstyles import COLOURS
@@ -20,6 +21,8 @@ if TYPE_CHECKING:
 
 #: Names of the files.
 ROWS, VERDICTS, PICTURE = "fragmentation.csv", "fragmentation_claims.csv", "fragmentation.svg"
+#: From so many characters on settings stand in one line.
+_WIDE = 100
 
 
 def write_fragmentation(
@@ -41,26 +44,30 @@ def write_fragmentation(
 
 
 def fragmentation_tables(
-    rows: Sequence[SettingRow], verdicts: Sequence[SharingVerdict]
+    rows: Sequence[SettingRow], verdicts: Sequence[SharingVerdict], width: int = 160
 ) -> tuple[Table, Table]:
-    """Return the rows, and the verdicts."""
-    table = Table(title="fragmentation", title_justify="left")
-    for heading in ("GPUs of a job", "network"):
-        table.add_column(heading)
-    for heading in ("makespan", "used", "split", "waited", "slow-down", "slowest"):
-        table.add_column(heading, justify="right")
-    for row in rows:
-        one = row.summary
-        table.add_row(
-            Text(row.setting),
-            Text(one.topology),
-            format_us(one.makespan_us),
-            f"{100 * one.utilisation:.0f} %",
-            f"{100 * one.fragmentation:.0f} %",
-            format_us(one.waited_us),
-            f"{one.slowdown:.3f}x",
-            f"{one.slowest:.2f}x",
-        )
+    """Return the rows, in at most `width` characters, and the verdicts."""
+    table = fitted(
+        "fragmentation",
+        ("GPUs of a job", "network", "makespan", "used", "split", "waited", "slow-down", "slowest"),
+        [
+            {
+                # In two lines: "contiguous," and "front switch".
+                "GPUs of a job": row.setting.replace(", ", ",\n") if width < _WIDE else row.setting,
+                "network": row.summary.topology,
+                "makespan": format_us(row.summary.makespan_us),
+                "used": f"{100 * row.summary.utilisation:.0f} %",
+                "split": f"{100 * row.summary.fragmentation:.0f} %",
+                "waited": format_us(row.summary.waited_us),
+                "slow-down": f"{row.summary.slowdown:.3f}x",
+                "slowest": f"{row.summary.slowest:.2f}x",
+            }
+            for row in rows
+        ],
+        width=width,
+        drop=("used", "split"),
+        left=("GPUs of a job", "network"),
+    )
     judged = Table(title="claims", title_justify="left")
     for heading in ("claim", "ratio", "verdict"):
         judged.add_column(heading)

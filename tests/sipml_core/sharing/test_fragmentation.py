@@ -96,3 +96,6 @@ def test_rows_and_verdicts_are_written(tmp_path):
     assert float(written[1]["slowdown"]) == 1.2
     table, judged = fragmentation_tables(ROWS, verdicts)
     assert (table.row_count, judged.row_count) == (3, 1)
+    narrow, _ = fragmentation_tables(ROWS, verdicts, 60)
+    assert {"GPUs of a job", "network", "slow-down"} <= {str(column.header) for column in narrow.columns}
+    assert narrow.row_count == 3
