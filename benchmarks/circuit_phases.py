@@ -3,7 +3,8 @@
     python benchmarks/circuit_phases.py [--reconfiguration-us US ...] [--out FOLDER]
 
 circuit_phases.csv, the table of docs/circuit-planning.md: iteration and number of plans of each job for
-several dark times. SiP-OCS, V100, mixed precision, direct exchange; by interval every 5 r, 20 us at least.
+several dark times. SiP-OCS, V100, mixed precision, direct exchange; by interval every 5 r, 20 us at least;
+and of one job on SiP-Ring, as it is by default.
 """
 
 from __future__ import annotations
@@ -46,6 +47,19 @@ def rows_of(registry: Registry, job: int, latencies_us: list[float]) -> tuple[Ca
     return run_experiment(read_experiment(tables, registry)).cases
 
 
+def rows_on_ring(registry: Registry) -> tuple[CaseResult, ...]:
+    """Return a GPT on SiP-Ring, by interval and by phase."""
+    ways = WAYS[:2]
+    tables = {
+        "title": "circuit-phases",
+        "cluster": {"gpus": 16, "bandwidth_gbps": 250},
+        "workload": {"name": "gpt", "layers": 4},
+        "plan": {"mp": 4, "global_batch": 16, "exchange": "direct", "layout": "auto"},
+        "topology": [{"name": "sip-ring", "replan": way, "label": way} for way in ways],
+    }
+    return run_experiment(read_experiment(tables, registry)).cases
+
+
 def told(job: int) -> str:
     """A job in words."""
     workload, gpus, gbps, switches, plan = JOBS[job]
@@ -63,11 +77,14 @@ def main() -> None:
     with (asked.out / "circuit_phases.csv").open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
         table.writerow(("job", "replan", "reconfiguration_us", "iteration_us", "plans"))
-        for job in range(len(JOBS)):
+        for number in range(len(JOBS)):
             ways = [("once", 0.0), *((way, r) for way in WAYS for r in latencies_us)]
-            for (way, r), row in zip(ways, rows_of(registry, job, latencies_us), strict=True):
-                table.writerow((told(job), way, r, row.iteration_us or "", row.decisions or ""))
+            for (way, r), row in zip(ways, rows_of(registry, number, latencies_us), strict=True):
+                table.writerow((told(number), way, r, row.iteration_us or "", row.decisions or ""))
                 file.flush()
+        for row in rows_on_ring(registry):
+            job = "SiP-Ring: GPT, 4 layers, 16 GPUs, mp 4, batch 16, 250 Gbps"
+            table.writerow((job, row.topology, 25.0, row.iteration_us, row.decisions))
 
 
 if __name__ == "__main__":

@@ -17,11 +17,12 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from result_tables import circuit_figures, circuits, common, jobs, measured, networks, paper, servers
+from result_tables import choices, circuit_figures, circuits, common, jobs, measured, networks, paper, servers
 
 PAGES = (
     "which-network.md", "photonic.md", "validation.md", "communication.md", "reproduction.md",
     "electrical.md", "circuit-planning.md", "sip-ocs.md", "sip-ring.md", "sharing.md",
+    "model.md", "parallelization.md", "search.md",
 )  # fmt: skip
 BLOCK = re.compile(r"(<!-- results: ([a-z0-9-]+) -->\n).*?(<!-- end of results -->)", re.S)
 BLOCKS: dict[str, Callable[[], str]] = {
@@ -31,6 +32,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **networks.BLOCKS,
     **circuits.BLOCKS,
     **jobs.BLOCKS,
+    **choices.BLOCKS,
 }
 
 

@@ -13,6 +13,7 @@ import os
 import subprocess
 import sys
 import tempfile
+from concurrent.futures import Future, ThreadPoolExecutor
 from pathlib import Path
 
 HERE = Path(__file__).resolve().parent
@@ -33,23 +34,35 @@ def python(*arguments: str | Path, cwd: Path, site: Path | None = None) -> str:
 
 
 def outputs(folder: Path) -> dict[str, str]:
-    """Output of each example, by name."""
-    printed = {}
-    for experiment in sorted(HERE.glob("*.toml")):
-        command = ["sweep", "--no-picture"] if experiment.name == "sweep.toml" else ["run"]
-        printed[experiment.name] = python("-m", "sipml_core", *command, experiment, cwd=folder)
-    for script in sorted(HERE.glob("*.py")):
-        if script.name != Path(__file__).name:
-            printed[script.name] = python(script, cwd=folder)
-    for package in sorted(path.parent for path in HERE.glob("*/pyproject.toml")):
-        site = folder / f"site-{package.name}"
-        python("-m", "pip", "install", "-q", "--no-deps", "--target", site, package, cwd=folder)
-        python("-m", "pytest", "-q", "-p", "no:cacheprovider", package / "tests", cwd=folder, site=site)
-        for experiment in sorted(package.glob("*.toml")):
-            if experiment.name != "pyproject.toml":
-                run = python("-m", "sipml_core", "run", experiment, cwd=folder, site=site)
-                printed[f"{package.name}-{experiment.name}"] = run
+    """Output of each example, by name; as many run at once as there are processors, up to four."""
+    with ThreadPoolExecutor(min(4, os.cpu_count() or 1)) as pool:
+        running: dict[str, Future[str]] = {}
+        for experiment in sorted(HERE.glob("*.toml")):
+            command = ["sweep", "--no-picture"] if experiment.name == "sweep.toml" else ["run"]
+            running[experiment.name] = pool.submit(
+                python, "-m", "sipml_core", *command, experiment, cwd=folder
+            )
+        for script in sorted(HERE.glob("*.py")):
+            if script.name != Path(__file__).name:
+                running[script.name] = pool.submit(python, script, cwd=folder)
+        printed = {name: run.result() for name, run in running.items()}
+        for package in sorted(path.parent for path in HERE.glob("*/pyproject.toml")):
+            printed |= package_outputs(package, folder)
     return printed
+
+
+def package_outputs(package: Path, folder: Path) -> dict[str, str]:
+    """Output of the examples of a third-party package, whose own tests run first."""
+    site = folder / f"site-{package.name}"
+    python("-m", "pip", "install", "-q", "--no-deps", "--target", site, package, cwd=folder)
+    python("-m", "pytest", "-q", "-p", "no:cacheprovider", package / "tests", cwd=folder, site=site)
+    return {
+        f"{package.name}-{experiment.name}": python(
+            "-m", "sipml_core", "run", experiment, cwd=folder, site=site
+        )
+        for experiment in sorted(package.glob("*.toml"))
+        if experiment.name != "pyproject.toml"
+    }
 
 
 def main() -> None:

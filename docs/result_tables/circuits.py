@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Callable, Iterable
 
 from result_tables import common
@@ -124,7 +125,7 @@ def _best(
 def _judged(fast: float, slow: float, much: float) -> str:
     """Return the parts of the claim that hold and those that do not.
 
-    >>> _judged(1.7, 1.02, 1.01), _judged(1.7, 1.2, 1.2)[:40]
+    >>> _judged(1.7, 1.02, 1.01), _judged(1.7, 1.2, 1.2)[:39]
     ('holds.\\n', 'does not hold as it stands: switches of')
     """
     wrong = []
@@ -172,7 +173,7 @@ def _plain(iteration: tuple[float, str] | None) -> str:
 
 def phases() -> str:
     """Return iterations and plans of jobs whose circuits are set once, or change in one of three ways."""
-    found = common.rows("circuit_phases")
+    found = [row for row in common.rows("circuit_phases") if not row["job"].startswith("SiP-Ring")]
     if not found:
         return common.missing("circuit_phases")
     latencies = list(dict.fromkeys(row["reconfiguration_us"] for row in found if row["replan"] != "once"))
@@ -186,6 +187,16 @@ def phases() -> str:
             lines.append([f"{job}: {told}" if way == "interval" else "", way, *cells])
     header = ["job", "", *(f"r = {_latency(float(latency))}" for latency in latencies)]
     return common.table(header, lines, numbers_from=2)
+
+
+def phases_on_ring() -> str:
+    """Return iterations of a job on SiP-Ring, by interval and by phase."""
+    found = [row for row in common.rows("circuit_phases") if row["job"].startswith("SiP-Ring")]
+    if not found:
+        return common.missing("circuit_phases")
+    job = found[0]["job"].partition(": ")[2]
+    times = (f"by {row['replan']} {float(row['iteration_us']) / 1e3:.1f} ms" for row in found)
+    return f"On SiP-Ring, which changes in 25 us: {job}: {', '.join(times)}.\n"
 
 
 def _with_plans(row: common.Row) -> str:
@@ -279,7 +290,102 @@ def replan_above() -> str:
     return common.table(["replan_above", *parts], lines)
 
 
+#: Signs of the rules that `demand = "auto"` tries, by how their notes begin.
+RULES = {
+    "with gating pairs never below the largest": " a",
+    "with gating pairs never below": " b",
+    "with gating pairs 64 times": " c",
+}
+
+
+def _demands() -> tuple[list[common.Row], list[common.Row]]:
+    """Return the jobs of `circuit_demand` on clusters that are there with every network, and the others."""
+    found = common.rows("circuit_demand")
+    networks = {row["network"] for row in found}
+    on = {
+        gpus: {row["network"] for row in found if row["gpus"] == gpus} for gpus in {r["gpus"] for r in found}
+    }
+    every = [row for row in found if on[row["gpus"]] == networks]
+    return every, [row for row in found if on[row["gpus"]] != networks]
+
+
+def circuit_demand() -> str:
+    """Return iterations by bytes, and what the fastest of four rules and `gating` take of them.
+
+    Of the largest cluster that is there with every network.
+    """
+    found, _ = _demands()
+    if not found:
+        return common.missing("circuit_demand")
+    largest = max((row["gpus"] for row in found), key=float)
+    cells = {
+        (row["network"], row["mp"], row["bandwidth_gbps"]): _by_rule(row)
+        for row in found
+        if row["gpus"] == largest
+    }
+    bandwidths = sorted({key[2] for key in cells}, key=float)
+    lines = [
+        [network, mp, *(cells.get((network, mp, gbps), "-") for gbps in bandwidths)]
+        for network, mp in dict.fromkeys(key[:2] for key in cells)
+    ]
+    return common.table(["network", "mp", *(f"{float(gbps):g} Gbps" for gbps in bandwidths)], lines, 2)
+
+
+def _by_rule(row: common.Row) -> str:
+    """Return a job's iteration by bytes, and what `auto`, with its rule, and `gating` take of it.
+
+    >>> times = {"bytes_us": "2000", "auto_us": "1000", "gating_us": "4000"}
+    >>> _by_rule({**times, "kept": "with gating pairs 64 times their bytes"})
+    '2.000, 0.500 c (2.00)'
+    """
+    rule = next((sign for start, sign in RULES.items() if row["kept"].startswith(start)), "")
+    auto, gating = (_of_bytes(row, way) for way in ("auto", "gating"))
+    return f"{float(row['bytes_us']) / 1e3:#.4g}, {auto:.3f}{rule} ({gating:.2f})"
+
+
+def _of_bytes(row: common.Row, way: str) -> float:
+    return float(row[f"{way}_us"]) / float(row["bytes_us"])
+
+
+def circuit_demand_means() -> str:
+    """Return what the fastest of four rules takes of bytes over all jobs, and what `gating` does."""
+    every, more = _demands()
+    if not every or not more:
+        return common.missing("circuit_demand")
+    networks, gpus = (", ".join(sorted({row[column] for row in more})) for column in ("network", "gpus"))
+    return (
+        f"Over these and the same on fewer GPUs, {len(every)} jobs, of bytes: {_over(every, 'auto')} with "
+        f"`auto`; {_over(every, 'gating')} with `gating` alone. "
+        f"On {gpus} GPUs of {networks}, {len(more)} jobs: {_over(more, 'auto')} with `auto`.\n"
+    )
+
+
+def circuit_oracle_means() -> str:
+    """Return what the estimator `oracle` takes of `window` over all jobs."""
+    every, _ = _demands()
+    if not every:
+        return common.missing("circuit_demand")
+    return f"Over the {len(every)} jobs above `oracle` takes of `window` {_over(every, 'oracle')}.\n"
+
+
+def _over(rows: Iterable[common.Row], way: str) -> str:
+    return _spread([_of_bytes(row, way) for row in rows])
+
+
+def _spread(ratios: list[float]) -> str:
+    """Return the geometric mean of some ratios, with the least and the largest.
+
+    >>> _spread([0.5, 2.0])
+    '1.000 in the geometric mean, 0.500 at best and 2.000 at worst'
+    """
+    mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+    return f"{mean:.3f} in the geometric mean, {min(ratios):.3f} at best and {max(ratios):.3f} at worst"
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "circuit-demand": circuit_demand,
+    "circuit-demand-means": circuit_demand_means,
+    "circuit-oracle-means": circuit_oracle_means,
     "replan-above": replan_above,
     "ocs-estimators": ocs_estimators,
     "ring-dark-time": ring_dark_time,
@@ -288,6 +394,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "reconfiguration-verdict": verdict,
     "demand": demand,
     "circuit-phases": phases,
+    "circuit-phases-ring": phases_on_ring,
     "decomposition": decomposition,
     "draining": draining,
 }

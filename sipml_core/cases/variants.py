@@ -186,8 +186,9 @@ def variants_of(
 
     def limits_of(ring_peers: int) -> PlacementLimits:
         """Return what a GPU that sends gradients to so many counterparts leaves to its group."""
-        # Gradients on their way to the next replica of a block go over its grid.
-        inside = len(grid) > 1 and plan.replicas == plan.ep
+        # Where one block is all replicas the next one, to which gradients go, is a peer already, or on a way
+        # over the grid; of one that shares sequences alone both neighbours are.
+        inside = plan.replicas == plan.ep or (plan.replicas == plan.cp and ring_peers == plan.ring_peers)
         return placement_limits(
             plan.mp, plan.replicas, fabric.hints.degree, reach_hops,
             ring_peers=0 if inside else ring_peers, stage_peers=plan.stage_peers, block_peers=block_peers,

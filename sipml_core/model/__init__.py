@@ -19,6 +19,7 @@ from sipml_core.model.circuits import (
 from sipml_core.model.circuitview import CircuitView, ViewPlan, job_circuits
 from sipml_core.model.cluster import MAX_GPUS, Cluster
 from sipml_core.model.collectivecalls import COLLECTIVE_KINDS, CollectiveCall, CollectiveCost
+from sipml_core.model.execution import RECOMPUTE, SCHEDULES, Execution, recompute_level
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.framework import Framework
 from sipml_core.model.groupshape import GroupShape, LinkTable, ReplicaShape, torus_filled
@@ -40,7 +41,7 @@ from sipml_core.model.opgraph import (
 )
 from sipml_core.model.opwork import MatrixProduct, OpWork, op_work, region_elements
 from sipml_core.model.pairs import PairIndex, parts_of, sorted_unique
-from sipml_core.model.plan import RECOMPUTE, SCHEDULES, Execution, Plan, recompute_level
+from sipml_core.model.plan import Plan
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress

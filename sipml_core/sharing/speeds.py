@@ -190,8 +190,8 @@ class Speeds:
     def _simulated_us(self, jobs: list[Placed], offsets_us: list[float]) -> NDArray[np.float64]:
         neighbours = [self._neighbour(job, offset) for job, offset in zip(jobs, offsets_us, strict=True)]
         queue = self.kinds[0].engine.queue
-        crowd = max(len(jobs) / FULL_STRETCH, 1.0)
-        iterations, most = (max(n / crowd, 2.0) for n in (self.least_iterations, self.most_iterations))
+        times_fewer = max(len(jobs) / FULL_STRETCH, 1.0)
+        iterations, most = (max(n / times_fewer, 2.0) for n in (self.least_iterations, self.most_iterations))
         while True:
             found, later = joint_iterations_us(neighbours, self.fabric.gpus, iterations, queue)
             iterations *= 2

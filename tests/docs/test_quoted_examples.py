@@ -1,5 +1,6 @@
 """What docs/parallelization.md says of the examples is what they printed when they were recorded."""
 
+import csv
 import re
 from pathlib import Path
 
@@ -61,6 +62,28 @@ def test_iterations_in_tables_are_those_recorded(heading, examples, columns):
     for network, _, cells in rows:
         for cell, (iteration_s, _) in zip(cells[:columns], known[network], strict=True):
             assert same(SECONDS.search(cell)[1], iteration_s), f"{network}: {cell}, recorded {iteration_s} s"
+
+
+@pytest.mark.parametrize(
+    ("heading", "examples", "columns"),
+    [
+        ("**Mixtral 8x7B on 1024 H100**", ["mixtral_1024"], {0: "0.0", 2: "0.5", 3: "1.0"}),
+        ("**DeepSeek-V3 on 512 H100**", ["deepseek_v3", "deepseek_v3_ring"], {0: "0.0", 2: "0.5", 3: "1.0"}),
+    ],
+)
+def test_what_skews_do_is_what_was_measured(heading, examples, columns):
+    """Iterations, and MFU where it stands beside; benchmarks/expert_skew.py writes the rows."""
+    with (ROOT / "benchmarks" / "expert_skew.csv").open(encoding="utf-8") as file:
+        rows = [row for row in csv.DictReader(file) if row["example"] in examples]
+    known = {(row["network"], row["skew"]): row for row in rows}
+    tables = list(quoted(heading))
+    assert len(tables) * len(columns) == len(known)
+    for network, _, cells in tables:
+        for column, skew in columns.items():
+            row = known[network, skew]
+            assert same(SECONDS.search(cells[column])[1], float(row["iteration_us"]) / 1e6), (network, skew)
+            mfu = re.search(r"([\d.]+) %", cells[column])
+            assert mfu is None or same(mfu[1], 100 * float(row["mfu"])), (network, skew)
 
 
 def test_compute_of_gpt3_is_that_recorded():

@@ -1,6 +1,9 @@
 """What pages say of results is what the results in the repository say."""
 
+import doctest
+import importlib
 import importlib.util
+import pkgutil
 from pathlib import Path
 
 import pytest
@@ -20,6 +23,14 @@ def test_every_block_stands_in_one_page():
     pages = [(ROOT / "docs" / name).read_text(encoding="utf-8") for name in results.PAGES]
     found = [match[2] for page in pages for match in results.BLOCK.finditer(page)]
     assert sorted(found) == sorted(results.BLOCKS)
+
+
+def test_examples_in_the_tables_modules_hold():
+    package = importlib.import_module("result_tables")
+    modules = [f"result_tables.{found.name}" for found in pkgutil.iter_modules(package.__path__)]
+    results = [doctest.testmod(importlib.import_module(name), report=True) for name in modules]
+    assert sum(found.attempted for found in results) > 4
+    assert [name for name, found in zip(modules, results, strict=True) if found.failed] == []
 
 
 @pytest.mark.parametrize("name", [path.stem for path in sorted(results.common.RESULTS.glob("*.csv"))])

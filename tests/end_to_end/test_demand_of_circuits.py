@@ -5,6 +5,7 @@ import pytest
 from sipml_core.cases import run_experiment
 from sipml_core.errors import ConfigError
 from sipml_core.experiment import read_experiment, resolved_tables
+from sipml_core.searching import search
 
 RING = {"name": "sip-ring", "reach_hops": 6}
 OCS = {"name": "sip-ocs", "switches": 16, "interval_us": 100, "reconfiguration_us": 20}
@@ -156,3 +157,14 @@ def test_what_cannot_be_is_refused(registry, key, value, message):
         read_experiment(tables([RING, {**OCS, key: value}], 2000), registry)
     assert str(refused.value).startswith("topology[1].")
     assert message in str(refused.value)
+
+
+@pytest.mark.slow
+def test_a_search_chooses_layouts_and_circuits_in_turn(registry):
+    """What it simulates is what a run does."""
+    both = tables([ONE_SHOT, {**ONE_SHOT, "rounds": 3}], 250)
+    once, thrice = run_experiment(read_experiment(both, registry)).cases
+    both["search"] = {"global_batches": [16], "mp": [4], "top": 2}
+    (result,) = search([read_experiment(both, registry)])
+    found = [row.iteration_us for row in result.rows if row.mp == 4]
+    assert found == [once.iteration_us, thrice.iteration_us]

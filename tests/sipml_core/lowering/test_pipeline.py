@@ -14,10 +14,11 @@ from sipml_core.lowering import check_memory, check_parameters
 from sipml_core.lowering.memory import memory_per_gpu
 from sipml_core.lowering.passtasks import row_of
 from sipml_core.lowering.schedules import Pass, PassKind, most_in_flight
-from sipml_core.model import Network, Plan
+from sipml_core.model import GRADIENT, Network, Plan
 from sipml_core.testing.pipelines import lowered, pass_times, placed
 from sipml_core.testing.pipelines import run_iteration as run
 from sipml_core.testing.worked import switch
+from sipml_core.workloads import Transformer
 
 SCHEDULES = [("gpipe", 1), ("1f1b", 1), ("interleaved", 2), ("zb-h1", 1)]
 
@@ -158,6 +159,50 @@ def test_a_boundary_carries_the_hidden_state_each_way_once():
     whole = 2 * 32 * 64 * 2.0
     for a, b in [(0, 1), (1, 2), (2, 3), (3, 2), (2, 1), (1, 0)]:
         assert sent.size_bytes[(stage == a) & (to == b)].sum() == whole
+
+
+def test_what_crosses_several_cuts_goes_to_each_stage_that_reads_it_once():
+    """From the stage that makes it, whole, past those between: an encoder's output goes to all decoders."""
+    options = Transformer.Options(
+        layers=4, hidden=32, heads=4, feed_forward=64, source_sequence=16, target_sequence=16, vocabulary=50
+    )
+    template = lowered(
+        Plan(mp=1, pp=6, dp=1, global_batch=4, micro_batch=2), workload=Transformer(options)
+    ).template
+    tasks, sent = template.group, template.transfers
+    graph = tasks.graph.graph
+    made = {
+        operand.tensor: op.name
+        for op in graph.ops
+        for operand in op.writes
+        if graph.tensor[operand.tensor].parameter is None  # gradients of parameters are summed
+    }
+    stage = {op.name: int(s) for op, s in zip(graph.ops, tasks.placement.part, strict=True)}
+    wanted = {
+        (made[operand.tensor], stage[made[operand.tensor]], stage[op.name])
+        for op in graph.ops
+        for operand in op.reads
+        if operand.tensor in made and stage[made[operand.tensor]] != stage[op.name]
+    }
+    names = [graph.tensors[t].name for t in sent.tensor.tolist()]
+    found = [
+        (made[n], a, b) for n, a, b in zip(names, sent.sender.tolist(), sent.device.tolist(), strict=True)
+    ]
+    assert len(found) == len(set(found))
+    assert set(found) == wanted
+    assert sent.size_bytes.tolist() == [graph.tensor[name].size_bytes for name in names]
+    assert max(b - a for _, a, b in found) > 1
+
+
+def test_tied_embeddings_are_summed_between_the_first_and_the_last_stage():
+    """One replica: an all-reduce of M bytes over two GPUs, 2 (n - 1) M = 2 M in all, and no other sum."""
+    plan = Plan(mp=1, pp=4, dp=1, global_batch=8, micro_batch=1)
+    template = lowered(plan).template
+    tied = template.group.graph.graph.tensor["embedding.weight"]
+    assert template.traffic.gradients == pytest.approx(2 * tied.size_bytes, rel=1e-12)
+    job = lowered(plan).tasks()
+    gradients = job.kind == GRADIENT
+    assert set(zip(job.src[gradients].tolist(), job.dst[gradients].tolist(), strict=True)) == {(0, 3), (3, 0)}
 
 
 def test_one_stage_and_one_micro_batch_have_no_order_to_keep():

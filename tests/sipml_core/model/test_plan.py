@@ -53,7 +53,6 @@ def test_rank_order(order):
         ({"rank_order": ("mp", "pp", "dp", "mp")}, "rank_order must name mp, pp and dp once each"),
         ({"cp": 0}, "cp must be at least 1, got 0"),
         ({"ep": 3}, "ep must divide the dp=2 replicas over which experts are spread, got 3; nearest: 2"),
-        ({"ep": 2, "zero": 3}, "zero must be at most 2 where experts are spread, got 3 with ep=2"),
         ({"zero": 1, "counter_rotating": True}, "counter_rotating must be false where zero is above 0"),
         ({"zero": 4}, "zero must be from 0 to 3, got 4"),
         ({"recompute": "some"}, "recompute must be one of none, selective, full, got 'some'"),
