@@ -85,6 +85,8 @@ def refuse_line(gpus: int, shape: tuple[int, ...]) -> None:
     if len(shape) > 1 and shape[-2] == 1:
         near = [n for n in range(max(4, gpus - 2), gpus + 3) if n != gpus and nearest_cube(n, 2)[0] > 1]
         allowed = sorted(sorted(near or [4], key=lambda n: (abs(n - gpus), n))[:2])
+        if gpus == 1:
+            raise ConfigError("a torus needs at least 2 GPUs, got cluster.gpus = 1")
         raise ConfigError(
             f"{gpus} GPUs make no torus of {len(shape)} dimensions, only a ring; nearest: "
             f"cluster.gpus = {' or '.join(map(str, allowed))}, or give shape = [{gpus}]"

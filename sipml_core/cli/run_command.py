@@ -9,9 +9,11 @@ import click
 
 from sipml_core.cli.asking import (
     case_lines,
+    changes,
     console,
     experiment_options,
     opened,
+    plugins_with_warnings,
     say,
     store_in,
     store_options,
@@ -132,9 +134,14 @@ def validate(file: Path, overrides: tuple[str, ...], seed: int | None) -> None:
 
     Every workload is cut and placed, memory is checked, every route is looked up and, on one-shot
     circuit networks, the circuits are planned. The exit status is that of `run`: 1 if a case cannot run.
+    Of a file for `share` the tables are checked.
     """
     from sipml_core.cases import check_experiment
+    from sipml_core.experiment import SHARED_KEYS, read_tables
 
+    if any(key in read_tables(file) for key in SHARED_KEYS):
+        _validate_shared(file, overrides, seed)
+        return
     _, experiment = opened(file, overrides, seed)
     fits = True
     for check in check_experiment(experiment):
@@ -142,4 +149,15 @@ def validate(file: Path, overrides: tuple[str, ...], seed: int | None) -> None:
         fits &= check.fits
     if not fits:
         raise SystemExit(1)
+    click.echo(f"{file} is valid")
+
+
+def _validate_shared(file: Path, overrides: tuple[str, ...], seed: int | None) -> None:
+    """Check the jobs of a file, each on GPUs of its own."""
+    from sipml_core.sharing import open_shared
+
+    shared = open_shared(file, plugins_with_warnings(), change=changes(overrides, seed))
+    click.echo(
+        f"{len(shared.jobs)} jobs of {len(shared.kinds)} kinds on {len(shared.interconnects)} networks"
+    )
     click.echo(f"{file} is valid")

@@ -21,6 +21,7 @@ from sipml_core.experiment.opening import open_experiment
 from sipml_core.experiment.overrides import apply_overrides, apply_values, override_value
 from sipml_core.experiment.reading import (
     EXPERIMENT_KEYS,
+    SHARED_KEYS,
     read_communication,
     read_experiment,
     read_interconnect,
@@ -31,6 +32,7 @@ from sipml_core.experiment.structure import refuse_unknown_keys, structure
 
 __all__ = [
     "EXPERIMENT_KEYS",
+    "SHARED_KEYS",
     "CommunicationTable",
     "EngineTable",
     "Experiment",

@@ -10,7 +10,7 @@ from typing import Any
 from sipml_core.errors import ConfigError, shown
 from sipml_core.experiment.model import Experiment
 from sipml_core.experiment.overrides import apply_values
-from sipml_core.experiment.reading import read_experiment, read_tables
+from sipml_core.experiment.reading import SHARED_KEYS, read_experiment, read_tables
 from sipml_core.plugin import Registry
 
 #: What is done to the tables of a file before they are checked.
@@ -53,7 +53,7 @@ def open_experiment(
     tables = read_tables(path)
     if "experiment" in tables and "cluster" not in tables:
         raise ConfigError(f"{path} is a sweep, not an experiment: python -m sipml_core sweep {path}")
-    if tables.keys() & {"job", "arrivals", "sharing"}:
+    if any(key in tables for key in SHARED_KEYS):
         raise ConfigError(f"{path} has jobs that share a cluster: python -m sipml_core share {path}")
     tables = apply_values(tables, set or {})
     tables = change(tables) if change else tables

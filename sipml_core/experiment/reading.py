@@ -73,6 +73,8 @@ class _Sections:
 
 #: Keys of the whole file.
 EXPERIMENT_KEYS = tuple(keys(_Sections))
+#: Beside them in the file of a shared cluster.
+SHARED_KEYS = ("job", "arrivals", "sharing")
 
 
 def read_tables(path: Path) -> dict[str, Any]:

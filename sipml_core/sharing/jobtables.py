@@ -13,6 +13,7 @@ import numpy as np
 from sipml_core.errors import ConfigError, shown, unknown
 from sipml_core.experiment import (
     EXPERIMENT_KEYS,
+    SHARED_KEYS,
     Experiment,
     Interconnect,
     apply_values,
@@ -40,8 +41,6 @@ from sipml_core.plugin import Allocator, Registry
 #: More jobs than this nobody waits for.
 MAX_JOBS = 100_000
 MAX_ITERATIONS = 10**9
-#: Tables of a file beside those of an experiment.
-_SHARED = ("job", "arrivals", "sharing")
 
 
 @attrs.frozen(kw_only=True)
@@ -176,8 +175,8 @@ def open_shared(
 
 def read_shared(tables: Mapping[str, Any], registry: Registry) -> SharedExperiment:
     """Return what the tables of a file describe."""
-    own = {key: value for key, value in tables.items() if key not in _SHARED}
-    refuse_unknown_keys(own, "experiment", (*EXPERIMENT_KEYS, *_SHARED))
+    own = {key: value for key, value in tables.items() if key not in SHARED_KEYS}
+    refuse_unknown_keys(own, "experiment", (*EXPERIMENT_KEYS, *SHARED_KEYS))
     sharing = structure(_table(tables.get("sharing", {}), "sharing"), SharingTable, "sharing")
     if not tables.get("job") and tables.get("arrivals") is None:
         raise ConfigError("no job: write [[job]] tables, or [arrivals]")

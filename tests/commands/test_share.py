@@ -4,6 +4,11 @@ import csv
 import subprocess
 import sys
 
+import pytest
+from click.testing import CliRunner
+
+from sipml_core.cli.main import main
+
 FILE = """
 title = "two"
 [cluster]
@@ -62,3 +67,19 @@ def test_a_file_that_cannot_be_is_one_line_and_status_2(tmp_path):
     done = share(tmp_path, FILE.replace('name = "eight"', 'name = "one"'))
     assert done.returncode == 2
     assert done.stderr.splitlines() == ["sipml: two.toml: job[0] and job[1] are both called 'one'"]
+
+
+@pytest.mark.parametrize(
+    ("arguments", "status", "told"),
+    [
+        (["validate"], 0, "2 jobs of 2 kinds on 2 networks"),
+        (["validate", "--set", "job.one.gpus=9"], 2, "job 'one' needs 9 GPUs, but cluster.gpus is 8"),
+        (["share", "--set", "job.one.gpus=9"], 2, "job 'one' needs 9 GPUs, but cluster.gpus is 8"),
+        (["run"], 2, "has jobs that share a cluster: python -m sipml_core share"),
+    ],
+)
+def test_a_shared_file_is_validated_and_changed_and_run_names_share(tmp_path, arguments, status, told):
+    (tmp_path / "two.toml").write_text(FILE)
+    done = CliRunner().invoke(main, [*arguments, str(tmp_path / "two.toml")])
+    assert done.exit_code == status
+    assert told in done.output

@@ -83,6 +83,7 @@ def test_cubes_have_no_twist():
             {},
             r"7 GPUs make no torus of 3 dimensions, only a ring; nearest: cluster.gpus = 6 or 8",
         ),
+        ("torus", 1, {}, "^a torus needs at least 2 GPUs, got cluster.gpus = 1$"),
         (
             "torus",
             100,
