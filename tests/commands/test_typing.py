@@ -18,6 +18,7 @@ def test_every_package_says_that_it_is_typed(package):
     assert Path(importlib.util.find_spec(package).origin).with_name("py.typed").is_file()
 
 
+@pytest.mark.slow
 def test_mypy_finds_core_and_plugins_from_anywhere(tmp_path):
     """After `pip install -e .` as well as from a wheel: a wrong use of either is what it complains of."""
     pytest.importorskip("mypy")

@@ -41,6 +41,7 @@ def test_an_error_is_measured_from_the_nearest_figure(calibration):
     assert row.error == 0.0
 
 
+@pytest.mark.slow
 def test_the_documented_tables_are_what_the_script_prints(calibration):
     """docs/gpu-models.md shows both tables, figure by figure."""
     text = (ROOT / "docs" / "gpu-models.md").read_text(encoding="utf-8")

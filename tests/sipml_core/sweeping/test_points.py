@@ -114,7 +114,7 @@ def test_files_that_are_no_sweep_are_refused(tables, message):
             {"cluster.bandwidth_gbps": [400, "fast"]},
             "at cluster.bandwidth_gbps = 'fast': cluster.bandwidth_gb",
         ),
-        ({"topology.sip-rng.reach_hops": [4]}, "sip-rng is not a known key"),
+        ({"topology.sip-rng.reach_hops": [4]}, "no topology 'sip-rng'; did you mean 'sip-ring'?"),
         ({"plan.mp": [4]}, "changes nothing for 'gpt', which has a mp of its own"),
     ],
 )
