@@ -47,7 +47,33 @@ def khop_waste() -> str:
     return common.table(found[0], lines)
 
 
+def layout_prices() -> str:
+    """Return what layouts on Elect-Cluster take by the price of counterparts, and how far the best is."""
+    found = common.rows("layout_prices")
+    if not found:
+        return common.missing("layout_prices")
+    names = {"own_us": "of the network", "alone_us": "of a GPU alone", "port_us": "of the port"}
+    lines = [
+        [f"{row['bandwidth_gbps']}, {row['uplink_gbps']}", row["mp"]]
+        + [f"{float(row[name]) / 1e3:.1f}" for name in names]
+        for row in found
+    ]
+    # The best degree with the price of the network, over the best with any. [points]
+    ratios = []
+    for point in dict.fromkeys((row["bandwidth_gbps"], row["uplink_gbps"]) for row in found):
+        mine = [row for row in found if (row["bandwidth_gbps"], row["uplink_gbps"]) == point]
+        own_us = min(float(row["own_us"]) for row in mine)
+        ratios.append(own_us / min(float(row[name]) for row in mine for name in names))
+    worst = max(float(row["own_us"]) / min(float(row[name]) for name in names) for row in found)
+    return (
+        common.table(["GPU, uplink [Gbps]", "mp", *names.values()], lines)
+        + f"\nAt one degree another price is up to {worst:.2f} times as fast; at the best degree, which a "
+        f"search takes, up to {max(ratios):.3f} times.\n"
+    )
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
+    "layout-prices": layout_prices,
     "which-network": which_network,
     "network-claims": network_claims,
     "khop-waste": khop_waste,

@@ -1,0 +1,78 @@
+"""What the price of counterparts does to layouts on Elect-Cluster: a server sends, one GPU, or nobody shares.
+
+    python benchmarks/layout_prices.py [--out FOLDER]
+    python docs/results.py                  # the table in docs/electrical.md
+
+layout_prices.csv: the iteration of the Transformer on 1024 V100s, global batch 4096, with the layout `auto`
+that is chosen with the price of the network (an eighth of a server's uplink for a GPU's gradients), with that
+of a GPU which sends alone, and with its port's; the fastest exchange and all-reduce. Half a minute.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from itertools import product
+from pathlib import Path
+
+from sipml_core.cases import Case, Clock, Reuse
+from sipml_core.cases.compilation import prepared_by_rules
+from sipml_core.cases.simulating import fastest_variant
+from sipml_core.cases.steps import built_fabric, network_prices
+from sipml_core.cases.variants import group_shape, offered_exchanges, variants_of
+from sipml_core.experiment import read_experiment
+from sipml_core.model import Prices
+from sipml_core.plugin import Registry, load
+
+BANDWIDTHS_GBPS, UPLINKS_GBPS, DEGREES = (512, 2048, 8192), (200, 400), (2, 4, 8)
+
+
+def times_us(registry: Registry, gbps: float, uplink_gbps: float, mp: int) -> tuple[float, ...]:
+    """Return the iteration with the price of the network, of a GPU alone, and of its port. [us]"""
+    tables = {
+        "title": "layout-prices",
+        "cluster": {"gpus": 1024, "bandwidth_gbps": gbps},
+        "gpu": {"name": "v100", "precision": "mixed"},
+        "workload": {
+            "name": "transformer",
+            "strategy": {"mp": mp, "dp": 1024 // mp, "global_batch": 4096, "counter_rotating": True},
+        },
+        "topology": {"name": "elect-cluster", "uplink_gbps": uplink_gbps},
+    }
+    experiment = read_experiment(tables, registry)
+    job, interconnect, reuse = experiment.jobs[0], experiment.interconnects[0], Reuse()
+    case = Case.of(experiment, job, interconnect, job.plan(interconnect.cluster.gpus))
+    fabric = built_fabric(interconnect.topology, interconnect.cluster)
+    own = network_prices(fabric, case.plan, gbps)
+    others = (
+        Prices(group_gbps=own.group_gbps, replica_gbps=replica_gbps)
+        for replica_gbps in (min(gbps, uplink_gbps), gbps)
+    )
+    group = group_shape(fabric, case.plan, own, gbps)
+
+    def least_us(prices: Prices) -> float:
+        prepared = [
+            variant
+            for exchange in offered_exchanges(case, group)
+            for found in variants_of(case, fabric, exchange, group, prices, reuse)
+            for variant in prepared_by_rules(found, reuse)
+        ]
+        return fastest_variant(prepared, Clock(None), timeline=False).row.iteration_us
+
+    return tuple(map(least_us, (own, *others)))
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    asked, registry = parser.parse_args(), load()
+    with (asked.out / "layout_prices.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("bandwidth_gbps", "uplink_gbps", "mp", "own_us", "alone_us", "port_us"))
+        for gbps, uplink_gbps, mp in product(BANDWIDTHS_GBPS, UPLINKS_GBPS, DEGREES):
+            table.writerow((gbps, uplink_gbps, mp, *times_us(registry, gbps, uplink_gbps, mp)))
+            file.flush()
+
+
+if __name__ == "__main__":
+    main()
