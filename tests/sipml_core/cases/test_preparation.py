@@ -11,6 +11,8 @@ from sipml_core.engine import simulate
 from sipml_core.errors import InfeasibleError
 from sipml_core.experiment import read_experiment
 
+pytestmark = pytest.mark.interconnects
+
 TABLES = {
     "title": "prepared",
     "cluster": {"gpus": 16, "bandwidth_gbps": 100},

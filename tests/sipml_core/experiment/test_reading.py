@@ -258,6 +258,7 @@ def test_what_a_component_refuses_is_named_with_its_table(registry):
 GPT = {"name": "gpt", "layers": 1, "hidden": 64, "heads": 4}
 
 
+@pytest.mark.interconnects
 @pytest.mark.parametrize(
     ("section", "workload", "keys", "layout", "keeps"),
     [
@@ -291,6 +292,7 @@ def test_sequence_parallelism_is_what_a_plan_of_a_language_model_means(
         assert job.with_layout(other).plan(8).keep_gathered == (other != "sequence" or not by_default)
 
 
+@pytest.mark.interconnects
 @pytest.mark.parametrize(
     ("keys", "message"),
     [

@@ -85,6 +85,7 @@ def test_some_rows_are_predicted(registry, by_name, name, largest):
     assert abs(found.error) < largest
 
 
+@pytest.mark.interconnects
 def test_a_second_run_takes_what_the_store_has(tmp_path, by_name, monkeypatch):
     """The same answer without a simulation; a row that cannot be run is asked again."""
     rows = [by_name["nccl-h100/all_gather/2/512"], by_name["mlperf51/llama31_405b/tyche_512"]]
@@ -95,6 +96,7 @@ def test_a_second_run_takes_what_the_store_has(tmp_path, by_name, monkeypatch):
     assert first[1].reason
 
 
+@pytest.mark.interconnects
 @pytest.mark.parametrize(
     "name",
     [
