@@ -29,7 +29,7 @@ LL_FACTOR = 2.0
 #: Part of a ring's bandwidth that a double binary tree reaches (NCCL, tuning.cc).
 TREE_SHARE = 0.92
 #: Of a channel, of which there is one for each 12.5 GB/s of the links: NCCL sets up 12 on a DGX-1
-#: (150 GB/s) and 24 on a DGX A100 (300 GB/s).
+#: (150 GB/s) and 24 on a DGX A100 (300 GB/s). Both counts are from memory, not from a source that is at hand.
 CHANNEL_GBYTES_PER_S = 12.5
 
 

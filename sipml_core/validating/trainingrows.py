@@ -326,7 +326,7 @@ def _simumax(row: Row) -> Found:
 
 
 #: Words of the target in a batch of fairseq over those there is room for: 402 000 in 128 x 3584 (Ott et al.
-#: 2018, "Scaling Neural Machine Translation"; fairseq's example of it). What is left is padding.
+#: 2018, "Scaling Neural Machine Translation"; fairseq's example of it; from memory). What is left is padding.
 WORDS_OF_BATCH = 402_000 / (128 * 3584)
 
 _DLE_GPUS = {
