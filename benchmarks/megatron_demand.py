@@ -4,7 +4,7 @@
     python docs/results.py                  # the table in docs/circuit-planning.md
 
 megatron_demand.csv: the iteration with `demand = "bytes"` and "auto", the rule that "auto" kept, or why it
-cannot run. 1024 V100s, mixed precision, mp 16, batch 1024, recomputed in full, layout "auto" and the faster of
+cannot run. 1024 V100s, mixed precision, mp 16, batch 1024, recomputed in full, layout "auto", the faster of
 both exchanges, as in the study `demand`, which has 4 layers. SiP-OCS takes a minute; SiP-Ring, with 50 000
 plans in an iteration, some six.
 """
