@@ -72,8 +72,8 @@ def layout_prices() -> str:
     most = max(float(row["own_us"]) / float(row["kept_us"]) for row in found)
     return (
         common.table(["GPU, uplink [Gbps]", "mp", *names.values()], lines)
-        + f"\nAt one degree the layout that is kept is up to {most:.2f} times as fast as that of all at once; at "
-        f"the best degree, which a search takes, up to {max(ratios):.3f} times.\n"
+        + f"\nAt one degree the layout that is kept is up to {most:.2f} times as fast as that of all at "
+        f"once; at the best degree, which a search takes, up to {max(ratios):.3f} times.\n"
     )
 
 
