@@ -3,8 +3,8 @@
     python benchmarks/exhaustive_search.py [--out FOLDER]
     python docs/results.py                  # the table in docs/circuit-planning.md
 
-exhaustive_search.csv: three products and a loss on 8 V100s, by degree: the iteration that a search finds in one
-pass of layout and circuits, and in turn; and the least with every cut of every op, the faster of both
+exhaustive_search.csv: three products and a loss on 8 V100s, by degree: the iteration that a search finds in
+one pass of layout and circuits, and in turn; and the least with every cut of every op, the faster of both
 exchanges and of all all-reduces. SiP-OCS set once with 4 switches, SiP-Ring with a reach of 4. Three minutes.
 """
 
@@ -17,10 +17,9 @@ from contextlib import suppress
 from itertools import product
 from pathlib import Path
 
-from sipml_core.cases.networkprices import network_prices
-
 from sipml_core.cases import Case, Clock, Reuse, op_graph
 from sipml_core.cases.compilation import prepared_by_rules
+from sipml_core.cases.networkprices import network_prices
 from sipml_core.cases.simulating import fastest_variant
 from sipml_core.cases.steps import built_fabric
 from sipml_core.cases.variants import exchanging, group_shape, offered_exchanges, variants_of

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sipml_core.cases.case import Case
 from sipml_core.cases.circuitprices import circuit_prices
 from sipml_core.cases.gating import gating_pairs
+from sipml_core.cases.networkprices import layout_prices, network_prices, price_note
 from sipml_core.cases.preparation import CompiledCase, PreparedCase, first_capacity_gbps, prepared_variant
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import (
@@ -22,11 +23,13 @@ from sipml_core.cases.steps import (
     group_template,
     library_on,
     lowered,
-    network_prices,
 )
 from sipml_core.cases.variants import (
+    Exchanging,
     Variant,
+    chosen_layouts,
     exchange_trees,
+    exchanging,
     gpus_of,
     group_shape,
     offered_exchanges,
@@ -35,6 +38,7 @@ from sipml_core.cases.variants import (
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Lowering, Pairs, replica_tasks
 from sipml_core.model import Network, Prices
+from sipml_core.partition import Layout
 from sipml_core.scheduling import GATING, PhasedCircuits, ScheduledCircuits, rules_to_try
 
 #: Rounds of layout and circuits in an estimate, at most: later ones were never the fastest.
@@ -120,20 +124,43 @@ def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
 
 
 def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], list[T]]) -> list[T]:
-    """Return what `step` makes of each variant that can run; `InfeasibleError` if none can."""
+    """Return what `step` makes of each variant that can run; `InfeasibleError` if none can.
+
+    First those with the layout that is chosen with the price of all GPUs at once.
+    """
     fabric = reuse(built_fabric, case.interconnect.topology, case.interconnect.cluster)
     check_scheduler(fabric, case.interconnect)
-    found: list[T] = []
-    refusals: list[InfeasibleError] = []
     gpu_gbps = case.interconnect.cluster.bandwidth_gbps
-    prices = reuse(network_prices, fabric, case.plan, gpu_gbps)
-    group = group_shape(fabric, case.plan, prices, gpu_gbps)
-    for exchange in offered_exchanges(case, group):
+    usual = reuse(network_prices, fabric, case.plan, gpu_gbps)
+    group = group_shape(fabric, case.plan, usual, gpu_gbps)
+    offered = offered_exchanges(case, group)
+    # Why each exchange cannot run, by its place among those offered; the first reason counts.
+    refusals: dict[int, InfeasibleError] = {}
+
+    ways: dict[int, Exchanging] = {}
+    for number, exchange in enumerate(offered):
         try:
-            variants = variants_of(case, fabric, exchange, group, prices, reuse)
-            found += [each for variant in variants for each in step(variant, reuse)]
+            ways[number] = exchanging(case, fabric, exchange, group)
         except InfeasibleError as error:
-            refusals.append(error)
+            refusals[number] = error
+
+    layouts: dict[Layout, Prices] = {}
+    if ways:
+        try:
+            layouts = chosen_layouts(case, reuse(layout_prices, fabric, case.plan, gpu_gbps), reuse)
+        except InfeasibleError as error:
+            refusals |= dict.fromkeys(ways, error)
+
+    found: list[T] = []
+    for layout, prices in layouts.items():
+        note = price_note(prices, usual) if len(layouts) > 1 else ""
+        for number, way in ways.items():
+            try:
+                variants = variants_of(case, fabric, way, layout, reuse)
+                noted = [attrs.evolve(variant, price_note=note) for variant in variants]
+                found += [each for variant in noted for each in step(variant, reuse)]
+            except InfeasibleError as error:
+                refusals.setdefault(number, error)
     if not found:
         raise refusals[0]  # on circuits that of the chain, which is the least limited
     return found
@@ -155,7 +182,8 @@ def _later_rounds(
     exchanges = {prepared.variant.exchange.name: prepared for prepared in reversed(first)}
     for latest in exchanges.values():
         variant, prices = latest.variant, Prices.flat(latest.variant.case.interconnect.cluster.bandwidth_gbps)
-        case, seen = variant.case, {_layout_of(latest)}
+        case = variant.case
+        seen = {_layout_of(each) for each in first if each.variant.exchange is variant.exchange}
         if case.plan.mp == 1 or case.job.table.layout != "auto" or latest.circuits is None:
             continue
         for number in range(2, rounds + 1):
@@ -164,7 +192,9 @@ def _later_rounds(
                 latest.circuits.plan, gpus_of(variant.fabric, case.plan), case.plan.mp, prices
             )
             try:
-                chosen = variants_of(case, variant.fabric, variant.exchange, variant.group, prices, reuse)
+                way = exchanging(case, variant.fabric, variant.exchange, variant.group)
+                (layout,) = chosen_layouts(case, [prices], reuse)
+                chosen = variants_of(case, variant.fabric, way, layout, reuse)
                 made = [each for one in chosen for each in step(one, reuse)]
             except InfeasibleError:
                 break
