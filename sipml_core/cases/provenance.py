@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from functools import cache
 from importlib.metadata import PackageNotFoundError, entry_points, version
@@ -53,6 +52,8 @@ def _version(name: str) -> str:
 
 def hashes_of_files(experiment: Experiment) -> dict[str, str]:
     """Return the SHA-256 of each file that an option names, by its absolute name."""
+    import hashlib  # only here: it loads OpenSSL, and few experiments name files
+
     names = {name for component in components_of(experiment) for name in files_of(component)}
     return {
         name: hashlib.sha256(Path(name).read_bytes()).hexdigest()

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
@@ -110,6 +109,8 @@ class Inputs:
         ConfigError
             A file has gone, or has changed while the experiment ran.
         """
+        import hashlib  # only here: it loads OpenSSL, and few experiments name files
+
         found = {}
         for file, name in self.names.items():
             try:
