@@ -109,18 +109,22 @@ class Inputs:
         ConfigError
             A file has gone, or has changed while the experiment ran.
         """
-        import hashlib  # only here: it loads OpenSSL, and few experiments name files
-
         found = {}
         for file, name in self.names.items():
             try:
                 content = Path(file).read_bytes()
             except OSError as error:
                 raise ConfigError(f"cannot read {file} again: {error.strerror}") from None
-            if hashlib.sha256(content).hexdigest() != self.hashes[file]:
+            if _sha256(content) != self.hashes[file]:
                 raise ConfigError(f"{file} has changed while the experiment ran")
             found[name] = content
         return found
+
+
+def _sha256(content: bytes) -> str:
+    import hashlib  # only here: it loads OpenSSL, and few experiments name files
+
+    return hashlib.sha256(content).hexdigest()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
