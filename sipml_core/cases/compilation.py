@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import attrs
 import numpy as np
@@ -39,9 +39,24 @@ from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Lowering, Pairs, replica_tasks
 from sipml_core.model import Network, Prices
 from sipml_core.partition import Layout
-from sipml_core.scheduling import GATING, PhasedCircuits, rules_to_try
+from sipml_core.scheduling import GATING, PhasedCircuits, ScheduledCircuits, rules_to_try
+
+#: Rounds of layout and circuits in an estimate, at most: later ones were never the fastest.
+ESTIMATED_ROUNDS = 2
+
+
+class _Planned(Protocol):
+    """A variant with its first circuits."""
+
+    @property
+    def variant(self) -> Variant: ...
+
+    @property
+    def circuits(self) -> ScheduledCircuits | None: ...
+
 
 T = TypeVar("T")
+P = TypeVar("P", bound=_Planned)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -53,6 +68,7 @@ class CaseTraffic:
     pairs: Pairs
     #: All `pairs.tasks` on the fabric, and what each link carries under the first circuits.
     network: Network
+    circuits: ScheduledCircuits | None
     #: [links] [Gbps]
     capacity_gbps: NDArray[np.float64]
     #: Of one circuit; 0 on packet networks.
@@ -72,7 +88,9 @@ def prepare_case(case: Case, reuse: Reuse) -> list[PreparedCase]:
         route for each pair that must talk.
     """
     found = _in_each_variant(case, reuse, prepared_by_rules)
-    return [*found, *_later_rounds(found, reuse)]
+    rounds = case.interconnect.circuit_keys.rounds or 1
+    later = _later_rounds(found, prepared_by_rules, rounds, reuse)
+    return [*found, *(attrs.evolve(each, round=number) for number, made in later for each in made)]
 
 
 def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
@@ -89,12 +107,20 @@ def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
 def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
     """Return what each variant would send, with the circuits of the whole job's traffic.
 
+    With layouts of later rounds, up to `ESTIMATED_ROUNDS`.
+
     Raises
     ------
     InfeasibleError
         As `prepare_case`.
     """
-    return _in_each_variant(case, reuse, lambda *given: [variant_traffic(*given)])
+
+    def step(variant: Variant, reuse: Reuse) -> list[CaseTraffic]:
+        return [variant_traffic(variant, reuse)]
+
+    found = _in_each_variant(case, reuse, step)
+    rounds = min(case.interconnect.circuit_keys.rounds or 1, ESTIMATED_ROUNDS)
+    return [*found, *(each for _, made in _later_rounds(found, step, rounds, reuse) for each in made)]
 
 
 def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], list[T]]) -> list[T]:
@@ -140,13 +166,19 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
     return found
 
 
-def _later_rounds(first: list[PreparedCase], reuse: Reuse) -> list[PreparedCase]:
-    """Return the case with the layouts that are chosen with what circuits give, not only ports.
+def _later_rounds(
+    first: Sequence[P], step: Callable[[Variant, Reuse], list[P]], rounds: int, reuse: Reuse
+) -> Iterator[tuple[int, list[P]]]:
+    """Yield what `step` makes of the layouts that are chosen with what circuits give, with their rounds.
 
     Circuits are planned for the traffic of a layout, the layout is chosen again with what they give, and so
     on, until it is one that was there or all `rounds` are over; with each exchange that can run.
+
+    Parameters
+    ----------
+    first
+        What `step` made of the layouts that are chosen with what ports give.
     """
-    found: list[PreparedCase] = []
     exchanges = {prepared.variant.exchange.name: prepared for prepared in reversed(first)}
     for latest in exchanges.values():
         variant, prices = latest.variant, Prices.flat(latest.variant.case.interconnect.cluster.bandwidth_gbps)
@@ -154,7 +186,7 @@ def _later_rounds(first: list[PreparedCase], reuse: Reuse) -> list[PreparedCase]
         seen = {_layout_of(each) for each in first if each.variant.exchange is variant.exchange}
         if case.plan.mp == 1 or case.job.table.layout != "auto" or latest.circuits is None:
             continue
-        for number in range(2, case.interconnect.circuit_keys.rounds + 1):
+        for number in range(2, rounds + 1):
             assert latest.circuits is not None
             prices = circuit_prices(
                 latest.circuits.plan, gpus_of(variant.fabric, case.plan), case.plan.mp, prices
@@ -163,18 +195,17 @@ def _later_rounds(first: list[PreparedCase], reuse: Reuse) -> list[PreparedCase]
                 way = exchanging(case, variant.fabric, variant.exchange, variant.group)
                 (layout,) = chosen_layouts(case, [prices], reuse)
                 chosen = variants_of(case, variant.fabric, way, layout, reuse)
-                made = [each for one in chosen for each in prepared_by_rules(one, reuse)]
+                made = [each for one in chosen for each in step(one, reuse)]
             except InfeasibleError:
                 break
             latest = made[0]
             if _layout_of(latest) in seen:
                 break
             seen.add(_layout_of(latest))
-            found += [attrs.evolve(each, round=number) for each in made]
-    return found
+            yield number, made
 
 
-def _layout_of(prepared: PreparedCase) -> tuple[Hashable, ...]:
+def _layout_of(prepared: _Planned) -> tuple[Hashable, ...]:
     """Return what tells the layout of a case from others."""
     graph = prepared.variant.placement.graph
     return tuple(graph.split_dim), tuple(graph.parts.tolist()), tuple(graph.duplicated)
@@ -241,6 +272,7 @@ def variant_traffic(variant: Variant, reuse: Reuse) -> CaseTraffic:
         lowering=lowering,
         pairs=pairs,
         network=driven.network,
+        circuits=driven.circuits,
         capacity_gbps=first_capacity_gbps(driven),
         circuit_gbps=control.circuit_gbps if control else 0.0,
     )
