@@ -264,7 +264,7 @@ def whole_job(lowering: Lowering, jitter: float, seed: int) -> TaskGraph:
         return tasks
     sigma = np.sqrt(np.log1p(jitter**2))
     noise = np.random.default_rng(seed).lognormal(-(sigma**2) / 2, sigma, tasks.compute_tasks)
-    return attrs.evolve(tasks, duration_us=tasks.duration_us * noise)
+    return attrs.evolve(tasks, duration_us=tasks.duration_us * noise[lowering.by_group(tasks)])
 
 
 @attrs.frozen(kw_only=True, eq=False)

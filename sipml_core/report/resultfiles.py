@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
@@ -116,10 +115,16 @@ class Inputs:
                 content = Path(file).read_bytes()
             except OSError as error:
                 raise ConfigError(f"cannot read {file} again: {error.strerror}") from None
-            if hashlib.sha256(content).hexdigest() != self.hashes[file]:
+            if _sha256(content) != self.hashes[file]:
                 raise ConfigError(f"{file} has changed while the experiment ran")
             found[name] = content
         return found
+
+
+def _sha256(content: bytes) -> str:
+    import hashlib  # only here: it loads OpenSSL, and few experiments name files
+
+    return hashlib.sha256(content).hexdigest()
 
 
 def write_atomically(path: Path, content: bytes) -> None:

@@ -252,8 +252,8 @@ def identity_here(packages: tuple[str, ...]) -> dict[str, str]:
 
 def probe_of(registry: Registry) -> Callable[[], dict[str, str]]:
     """Return what asks another machine who it is: its version, and the code of all that is installed here."""
-    classes = (entry.component for role in registry.entries.values() for entry in role.values())
-    return partial(identity_here, tuple(sorted({each.__module__.partition(".")[0] for each in classes})))
+    packages = {entry.package for role in registry.entries.values() for entry in role.values()}
+    return partial(identity_here, tuple(sorted(packages)))
 
 
 def perform(sent: Sent) -> list[Answer]:
