@@ -90,13 +90,13 @@ def demand_rules() -> str:
     found, best = common.rows("demand_rules"), common.rows("circuit_demand")
     if not found or not best:
         return common.missing("demand_rules")
-    fastest = {_job(row): float(row["auto_us"]) / float(row["bytes_us"]) for row in best}
+    fastest = {_job(row): _of_bytes(row, "auto_us") for row in best}
     lines = [
         [
             f"{row['network']}, mp {row['mp']}, {float(row['bandwidth_gbps']):g} Gbps",
             f"{float(row['bytes_us']) / 1e3:.1f}",
             *(_of_bytes(row, column) for column in NEED_A_RUN),
-            f"{fastest[_job(row)]:.2f}",
+            fastest.get(_job(row), "-"),
             f"{float(row['pairs_without_slack']):.0%}".replace("%", " %"),
             f"{float(row['slack_weights_spread']):.1f}",
         ]
