@@ -58,7 +58,8 @@ def _contents(experiment: Experiment, job: Job, plan: Plan, cluster: Cluster) ->
     copies = job.key_copies(plan)
     graph = op_graph(job.workload, plan.micro_samples, experiment.precision, plan.cp, plan.ep, copies)
     prices = Prices.flat(cluster.bandwidth_gbps)
-    balanced = balanced_graph(graph, job.table.layout, experiment.gpu, cluster, plan, prices)
+    layout = op_layout(graph, job.table.layout, experiment.gpu, cluster, plan, prices)
+    balanced = balanced_graph(graph, layout, experiment.gpu, cluster, plan)
     return stage_contents(graph, model_parts(balanced, plan), op_times_us(balanced), plan.pp)
 
 
