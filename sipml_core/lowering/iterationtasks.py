@@ -87,19 +87,20 @@ class IterationTasks:
         builder, gpu_of = self.builder, self.gpu_of
 
         # Nodes of tasks [groups, micro-batches, tasks] and of transfers inside replicas, likewise.
-        every = np.arange(self.plan.micro_batches, dtype=np.int32)
-        unit = len(group.subop)
         tasks = self._tasks(priority)
-        first_user = np.argsort(group.position)[transfers.position].astype(np.int32)
         startup_us, size_bytes = self._exchange_costs()
+        # Priority of the task at each position: a transfer has that of its first user. [micro-batches, tasks]
+        by_position = self._place(priority)[:, np.argsort(group.position)].astype(np.int32)
         sends = builder.transfers(
             gpu_of[:, None, transfers.sender],
             gpu_of[:, None, transfers.device],
             size_bytes,
-            transfers.position + priority + unit * self.template.passes.slots_of(first_user, every),
+            np.take(by_position, transfers.position, axis=1),
             startup_us=startup_us,
             kind=np.where(
-                transfers.sender // self.plan.mp == transfers.device // self.plan.mp, TENSOR, PIPELINE
+                transfers.sender // self.plan.mp == transfers.device // self.plan.mp,
+                np.int8(TENSOR),
+                np.int8(PIPELINE),
             ),
         )
 
@@ -135,13 +136,17 @@ class IterationTasks:
     def add_sends(self) -> None:
         """Add what an iteration sends, on the wire, all micro-batches in one transfer.
 
-        For the bytes of each pair: nothing waits for what it would wait for.
+        For the bytes of each pair: nothing waits for what it would wait for, and what one device sends
+        another inside a replica is one transfer.
         """
         transfers, group, gpu_of = self.template.transfers, self.template.group, self.gpu_of
         _, wire_bytes = self._exchange_costs()
         size_bytes = wire_bytes * self.plan.micro_batches
         tasks = self.builder.tasks(gpu_of[:, group.device], 0.0, 0, 0)
-        self.builder.transfers(gpu_of[:, transfers.sender], gpu_of[:, transfers.device], size_bytes, 0)
+        pair = transfers.sender.astype(np.int64) * self.plan.replica_gpus + transfers.device
+        sent = np.flatnonzero(np.bincount(pair))
+        sender, device = np.divmod(sent, self.plan.replica_gpus)
+        self.builder.transfers(gpu_of[:, sender], gpu_of[:, device], np.bincount(pair, size_bytes)[sent], 0)
         self._exchange(tasks[:, None], self.plan.micro_batches)
         every = np.broadcast_to(tasks[:, None], (len(gpu_of), self.plan.micro_batches, tasks.shape[1]))
         self._collectives(every, 0)
