@@ -11,7 +11,7 @@ from sipml_core.cases.checking import check_experiment
 from sipml_core.cases.clock import Clock
 from sipml_core.cases.collectiveruns import CollectiveBench, CollectiveTime, bus_factor
 from sipml_core.cases.comparing import Attempt, Comparison, comparisons, outcome_of
-from sipml_core.cases.compilation import CaseTraffic, case_traffic, compile_case
+from sipml_core.cases.compilation import CaseTraffic, case_layouts, case_traffic, compile_case
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
 from sipml_core.cases.planning import plan_circuits
 from sipml_core.cases.preparation import CompiledCase, PreparedCase, prepared_variant
@@ -47,6 +47,7 @@ __all__ = [
     "SimulatedCase",
     "balanced_graph",
     "bus_factor",
+    "case_layouts",
     "case_of",
     "case_traffic",
     "check_experiment",

@@ -253,7 +253,7 @@ class _Costing:
                     key = self._key(op, operand, leader)
                     boxes = self.rule.boxes(key)
                     size = self._largest(key) * (self.budget.gradient_bytes or tensor.element_bytes)
-                    holders = len(boxes.lo) // len(np.unique(boxes.lo, axis=0))
+                    holders = len(boxes.lo) // len(set(map(tuple, boxes.lo.tolist())))
                     members = holders * self.budget.dp
                     total += self.budget.sync_us(2.0 * (members - 1) / members * size)
         return total
