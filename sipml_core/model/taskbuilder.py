@@ -139,21 +139,17 @@ class TaskBuilder:
             count -= len(before)
         key.sort()
 
-        # Places of edges that equal the next one, and of the last edge of each node that has any.
+        # Places of edges that equal the next one; edges of each node without these.
         repeated = np.flatnonzero(key[1:] == key[:-1])
-        last = np.flatnonzero(high[1:] != high[:-1])
-        succ_start = np.zeros(nodes + 1, dtype=np.int32)
-        succ_start[high[last] + 1] = last + 1
-        succ_start[high[-1:] + 1] = len(key)
-        np.maximum.accumulate(succ_start, out=succ_start)
-        if not len(repeated):
-            return succ_start, low.copy()
-        dropped = np.zeros(nodes + 1, dtype=np.int32)  # at each node, of those before it
-        np.add.at(dropped, high[repeated] + 1, 1)
-        succ_start -= np.cumsum(dropped, dtype=np.int32)
         kept = np.ones(len(key), dtype=np.bool_)
         kept[repeated] = False
-        return succ_start, low[kept]
+        successors = low[kept] if len(repeated) else key.astype(np.int32)
+        key >>= 32
+        edges = np.bincount(key, minlength=nodes)
+        np.subtract.at(edges, key[repeated], 1)
+        succ_start = np.zeros(nodes + 1, dtype=np.int32)
+        np.cumsum(edges, out=succ_start[1:], dtype=np.int32)
+        return succ_start, successors
 
     def _final(self, nodes: Nodes) -> Nodes:
         """Node numbers of the TaskGraph: transfers come after all tasks."""
