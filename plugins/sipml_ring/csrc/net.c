@@ -275,14 +275,14 @@ void net_take(net_t *net, int32_t row, int d, int32_t index)
 {
     flip(net, row, d, index);
     net->row[row].count[d]++;
-    if (net->rank.node) rank_update(&net->rank, row);
+    if (net->rank.node) rank_note(&net->rank, row);
 }
 
 void net_drop(net_t *net, int32_t row, int d, int32_t index)
 {
     flip(net, row, d, index);
     net->row[row].count[d]--;
-    if (net->rank.node) rank_update(&net->rank, row);
+    if (net->rank.node) rank_note(&net->rank, row);
 }
 
 void net_shift(net_t *net, int32_t row, int d, int32_t by)
@@ -293,7 +293,7 @@ void net_shift(net_t *net, int32_t row, int d, int32_t by)
         if (++s == net->n) s = 0;
     }
     r->count[d] += by;
-    if (net->rank.node) rank_update(&net->rank, row);
+    if (net->rank.node) rank_note(&net->rank, row);
 }
 
 int net_add(net_t *net, int32_t row, int d)
