@@ -4,7 +4,7 @@
     python docs/results.py                  # the table in docs/search.md
 
 search_estimates.csv: 64 V100s, ResNet-50 and Transformer, mp 1 to 16, 256 Gbps and 2 Tbps. Times are those to
-accuracy. On circuits, layouts of up to six rounds; of two in the estimates. Ten minutes of a core. With
+accuracy. On circuits, layouts of up to six rounds. Six minutes of a core. With
 `--networks` the rows of others stay.
 """
 

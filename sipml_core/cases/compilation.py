@@ -42,9 +42,6 @@ from sipml_core.model import Network, Prices
 from sipml_core.partition import Layout
 from sipml_core.scheduling import GATING, PhasedCircuits, ScheduledCircuits, rules_to_try
 
-#: Rounds of layout and circuits in an estimate, at most: later ones were never the fastest.
-ESTIMATED_ROUNDS = 2
-
 
 class _Planned(Protocol):
     """A variant with its first circuits."""
@@ -108,7 +105,7 @@ def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
 def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
     """Return what each variant would send, with the circuits of the whole job's traffic.
 
-    With layouts of later rounds, up to `ESTIMATED_ROUNDS`.
+    With the layouts of later rounds.
 
     Raises
     ------
@@ -120,7 +117,7 @@ def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
         return [variant_traffic(variant, reuse)]
 
     found = _in_each_variant(case, reuse, step)
-    rounds = min(case.interconnect.circuit_keys.rounds or 1, ESTIMATED_ROUNDS)
+    rounds = case.interconnect.circuit_keys.rounds or 1
     return [*found, *(each for _, made in _later_rounds(found, step, rounds, reuse) for each in made)]
 
 
