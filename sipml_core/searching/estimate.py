@@ -3,7 +3,8 @@
 One group, or those that fill one server, are lowered and simulated as if all others did the same at
 the same time. A link gives them the part of its capacity
 that their bytes are of all the bytes that the job sends over it. Circuits that are set once carry what the
-plan for the traffic of the whole job gives them. Those that are re-planned follow demand: on switches
+plan for the traffic of the whole job gives them, with the layouts of the first two rounds where layout and
+circuits are chosen in turn. Those that are re-planned follow demand: on switches
 pairs get their share of the ports at every interval, by what the estimator of the experiment expects
 (`followedcircuits`); on other media, such as the fibres of a ring, they share it as packets would.
 
