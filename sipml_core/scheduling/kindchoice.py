@@ -51,7 +51,7 @@ class KindEstimates:
         plan: Callable[[NDArray[np.float64], CircuitPlan | None], CircuitPlan],
         carried: NDArray[np.bool_],
     ) -> None:
-        self._bursts, self._plan, self._network = bursts, plan, bursts.network
+        self.bursts, self._plan, self._network = bursts, plan, bursts.network
         circuit, asked_bytes, start = bursts.asked()
         asked_bytes = np.where(carried[circuit], asked_bytes, 0.0)
         # Circuits and bytes of each burst; bursts that ask for the same have the same number. [bursts]
@@ -71,21 +71,26 @@ class KindEstimates:
     @property
     def kinds(self) -> list[int]:
         """Return the sets of kinds that bursts have."""
-        return sorted(set(self._bursts.kinds.tolist()))
+        return sorted(set(self.bursts.kinds.tolist()))
+
+    @property
+    def runs(self) -> int:
+        """Return the most runs that any sharing makes."""
+        return self.bursts.runs({kinds: kinds for kinds in self.kinds}).count
 
     def once_us(self, plan: CircuitPlan) -> float:
         """Return how long transfers take with one plan. [us]"""
         settled = self._in_force(plan)
-        taken_us = dict.fromkeys(self._bursts.stage.tolist(), 0.0)
-        for burst in np.flatnonzero(self._bursts.iteration == 0).tolist():
-            taken_us[int(self._bursts.stage[burst])] += self._burst_us(burst, settled)
+        taken_us = dict.fromkeys(self.bursts.stage.tolist(), 0.0)
+        for burst in np.flatnonzero(self.bursts.iteration == 0).tolist():
+            taken_us[int(self.bursts.stage[burst])] += self._burst_us(burst, settled)
         return max(taken_us.values(), default=0.0) + span_us(self._gradient_bytes, settled.gbps)
 
     def shared_us(self, sharing: Sharing) -> float:
         """Return how long transfers take where kinds with the same number share circuits. [us]"""
-        runs = self._bursts.runs(sharing)
-        own = np.flatnonzero(self._bursts.iteration[runs.first[:-1]] == 0)
-        stage = self._bursts.stage[runs.first[:-1]]
+        runs = self.bursts.runs(sharing)
+        own = np.flatnonzero(self.bursts.iteration[runs.first[:-1]] == 0)
+        stage = self.bursts.stage[runs.first[:-1]]
         left = {each: own[stage[own] == each].tolist() for each in sorted(set(stage[own].tolist()))}
         taken_us = dict.fromkeys(left, 0.0)
         now: _InForce | None = None

@@ -34,6 +34,30 @@ _NO_PHASES = "no iteration sends both activations and gradients"
 _ROUNDING = 1e-9
 
 
+@attrs.frozen(kw_only=True, eq=False)
+class _Way:
+    """The phases that circuits are planned for; none: they are set once, or planned by interval."""
+
+    phases: tuple[Phase, ...] = ()
+    #: Kinds of activations that share circuits, told; none: all do.
+    kinds: tuple[str, ...] = ()
+
+    def only(self, carried: NDArray[np.bool_]) -> _Way:
+        """Return the same without the bytes of circuits that are not planned for."""
+        if carried.all():
+            return self
+        chosen = [(phase, carried[phase.circuit]) for phase in self.phases]
+        phases = (
+            attrs.evolve(phase, circuit=phase.circuit[own], more_bytes=phase.more_bytes[own])
+            for phase, own in chosen
+        )
+        return attrs.evolve(self, phases=tuple(phases))
+
+    def on(self, left: NDArray[np.intp], circuits: int) -> _Way:
+        """Return the same on a network that has only some of so many circuits, `left`."""
+        return attrs.evolve(self, phases=tuple(phase.on(left, circuits) for phase in self.phases))
+
+
 class PhasedCircuits(ScheduledCircuits):
     """Drives a scheduler from the ends of a job's phases, for what the next one has left to send.
 
@@ -55,7 +79,6 @@ class PhasedCircuits(ScheduledCircuits):
     def __init__(self, *, phases: JobPhases, bursts: Bursts | None = None, **scheduled: Any) -> None:
         super().__init__(**scheduled)
         carried = scheduled["total_bytes"] > 0  # what goes by packets is planned for in no phase
-        self._phases = _of_circuits(phases.phases, carried)
         #: Phases that have ended, and whether one has since the last decision.
         self._phase = 0
         self._begun = False
@@ -63,70 +86,80 @@ class PhasedCircuits(ScheduledCircuits):
         self._sent_bytes = np.zeros(len(self.network.circuit_src))
         self._total_bytes = np.zeros_like(self._sent_bytes)
         self.why_once = ""
-        if phases.phases:
-            self.why_once = self._why_once(np.where(carried, phases.kind_bytes, 0.0))
-        elif not len(unserved_pairs(self.network, self.plan)):
+        ways = self._ways_of(phases, bursts, carried)
+        if not ways and not self.why_once and not len(unserved_pairs(self.network, self.plan)):
             self.why_once = _NO_PHASES
+        #: How it is done, and what is tried as well, with fewer plans.
+        self._way, *self._fewer = ways or [_Way()]
         if self.why_once:
             self._set_once()
-        #: Kinds that share circuits, told; and the same without that.
-        self._kinds: tuple[str, ...] = ()
-        self._coarser: PhasedCircuits | None = None
-        sharing = None if bursts is None else self._sharing(bursts, carried)
-        if bursts is not None and sharing is not None:
-            self._coarser = copy.copy(self)
-            self.why_once, self.interval_us = "", self.control.interval_us
-            self._phases = _of_circuits(bursts.runs(sharing).phases().phases, carried)
-            groups = sorted(set(sharing.values()))
-            self._kinds = tuple(
-                kinds_told(int(np.bitwise_or.reduce([kinds for kinds, at in sharing.items() if at == each])))
-                for each in groups
-            )
+
+    def _ways_of(self, phases: JobPhases, bursts: Bursts | None, carried: NDArray[np.bool_]) -> list[_Way]:
+        """Return the phases that are better by estimate than to set circuits once, or say why none is."""
+        coarse = _Way(phases=phases.phases).only(carried)
+        estimates = None if bursts is None else KindEstimates(bursts, self._plan, carried)
+        if estimates is None or len(estimates.kinds) < 2 or estimates.runs > MOST_PHASES:
+            if phases.phases:
+                self.why_once = self._why_once(np.where(carried, phases.kind_bytes, 0.0))
+            return [coarse] if phases.phases and not self.why_once else []
+
+        once_us = estimates.once_us(self.plan)
+        sharing, shared_us = estimates.best()
+        ways = [(estimates.shared_us(dict.fromkeys(sharing, 0)), coarse)] if phases.phases else []
+        if len(set(sharing.values())) > 1:
+            of_kinds = estimates.bursts.runs(sharing).phases().phases
+            ways.insert(0, (shared_us, _Way(phases=of_kinds, kinds=_told_groups(sharing)).only(carried)))
+        found = [way for taken_us, way in ways if taken_us < once_us or math.isinf(once_us)]
+        if ways and not found:
+            self.why_once = _told_once(once_us, shared_us)
+        return found
 
     @property
     def note(self) -> str:
         """Return what a reader should know of how circuits were planned."""
         if self.why_once:
             return f"circuits are set once: {self.why_once}"
-        if not self._phases:
+        if not self._way.phases:
             return f"circuits are planned after every interval: {_NO_PHASES}"
-        told = f": {', '.join((*self._kinds, 'gradient'))}" if self._kinds else ""
+        told = f": {', '.join((*self._way.kinds, 'gradient'))}" if self._way.kinds else ""
         return f"circuits are planned at the ends of phases of the job{told}"
 
     @property
     def choice(self) -> Hashable:
         """Return what tells these from other circuits of the same job."""
-        return self.rule, bool(self.why_once), self._kinds
+        return self.rule, bool(self.why_once), self._way.kinds
 
-    def others(self) -> tuple[PhasedCircuits, ...]:
+    def others(self) -> list[PhasedCircuits]:
         """Return the same with fewer plans, to be tried as well.
 
         Without phases of kinds, where there are such; and with one plan for the whole job, but where it
         leaves out a pair.
         """
-        if self._coarser is not None:
-            coarser = copy.copy(self._coarser)
-            return (coarser, *coarser.others())
-        if self.why_once or len(unserved_pairs(self.network, self.plan)):
-            return ()
-        once = copy.copy(self)
-        once.why_once = "as simulated, that is faster than to change them between phases"
-        once._set_once()
-        return (once,)
+        found = []
+        for way in self._fewer:
+            other = copy.copy(self)
+            other._way, other._fewer = way, []
+            found.append(other)
+        if not self.why_once and not len(unserved_pairs(self.network, self.plan)):
+            once = copy.copy(self)
+            once.why_once = "as simulated, that is faster than to change them between phases"
+            once._set_once()
+            found.append(once)
+        return found
 
     def _set_once(self) -> None:
-        self.interval_us, self._phases = None, ()
+        self.interval_us, self._way, self._fewer = None, _Way(), []
 
     @property
     def phase_nodes(self) -> tuple[NDArray[np.int32], ...]:
         """Return the nodes with which each phase ends."""
-        return tuple(phase.nodes for phase in self._phases)
+        return tuple(phase.nodes for phase in self._way.phases)
 
     def begin_phase(self, phase: int) -> None:
         """Take note that so many phases have ended."""
         self._phase, self._begun = phase, True
-        if phase < len(self._phases):
-            self._total_bytes = self._phases[phase].added_to(self._total_bytes)
+        if phase < len(self._way.phases):
+            self._total_bytes = self._way.phases[phase].added_to(self._total_bytes)
 
     def on(self, network: Network, estimator: DemandForecast | None = None) -> PhasedCircuits:
         """As of `ScheduledCircuits`."""
@@ -134,15 +167,14 @@ class PhasedCircuits(ScheduledCircuits):
         assert isinstance(other, PhasedCircuits)
         left = left_circuits(self.network, network)
         other._sent_bytes, other._total_bytes = self._sent_bytes[left], self._total_bytes[left]
-        other._phases = tuple(phase.on(left, len(self._sent_bytes)) for phase in self._phases)
-        other._coarser = self._coarser and self._coarser.on(network, estimator)
+        other._way, *other._fewer = (way.on(left, len(self._sent_bytes)) for way in (self._way, *self._fewer))
         return other
 
     def decide(
         self, now_us: float, sent_bytes: NDArray[np.float64], backlog_bytes: NDArray[np.float64]
     ) -> CircuitSettings | None:
         """Return the capacities of the circuits of the network from `now_us` on; None: leave them."""
-        if not self._phases:
+        if not self._way.phases:
             return super().decide(now_us, sent_bytes, backlog_bytes)
         if now_us == 0:
             self._sent_bytes = np.zeros(len(sent_bytes))
@@ -172,7 +204,7 @@ class PhasedCircuits(ScheduledCircuits):
 
     def _plan_phase(self, demand: NDArray[np.float64], previous: CircuitPlan | None) -> CircuitPlan:
         """Return a plan for a demand, with what it leaves idle for the next phase that sends more."""
-        following = next((each for each in self._phases[self._phase + 1 :] if len(each.circuit)), None)
+        following = next((each for each in self._way.phases[self._phase + 1 :] if len(each.circuit)), None)
         # Views and parts of a network number their GPUs in their own ways.
         whole = not isinstance(self.control, (CircuitView, CircuitParts))
         if following is None or not whole or not isinstance(self.scheduler, PlansAhead):
@@ -213,35 +245,30 @@ class PhasedCircuits(ScheduledCircuits):
         dark_us = _dark_us(second) + _dark_us(again)
         if math.isinf(once_us) or carried_us + dark_us < once_us:
             return ""
-        return (
-            f"by estimate transfers of an iteration take {format_us(once_us)} so, "
-            f"{format_us(carried_us + dark_us)} with circuits that change between phases"
-        )
-
-    def _sharing(self, bursts: Bursts, carried: NDArray[np.bool_]) -> Sharing | None:
-        """Return which kinds share circuits if several phases of activations are faster, by estimate."""
-        estimates = KindEstimates(bursts, self._plan, carried)
-        apart = {kinds: kinds for kinds in estimates.kinds}
-        if len(apart) < 2 or bursts.runs(apart).count > MOST_PHASES:
-            return None
-        sharing, shared_us = estimates.best()
-        if len(set(sharing.values())) < 2 or shared_us >= estimates.once_us(self.plan):
-            return None
-        return sharing
-
-
-def _of_circuits(phases: tuple[Phase, ...], carried: NDArray[np.bool_]) -> tuple[Phase, ...]:
-    """Return phases without the bytes of circuits that carry nothing."""
-    if carried.all():
-        return phases
-    return tuple(
-        attrs.evolve(phase, circuit=phase.circuit[own], more_bytes=phase.more_bytes[own])
-        for phase in phases
-        for own in [carried[phase.circuit]]
-    )
+        return _told_once(once_us, carried_us + dark_us)
 
 
 def _dark_us(plan: CircuitPlan) -> float:
     """Return how long the last of the circuits that a plan changes is dark. [us]"""
     assert plan.dark_us is not None
     return float(plan.dark_us.max(initial=0.0))
+
+
+def _told_once(once_us: float, changing_us: float) -> str:
+    """Return why circuits are set once, from two estimates."""
+    return (
+        f"by estimate transfers of an iteration take {format_us(once_us)} so, "
+        f"{format_us(changing_us)} with circuits that change between phases"
+    )
+
+
+def _told_groups(sharing: Sharing) -> tuple[str, ...]:
+    """Return the kinds that share circuits.
+
+    >>> _told_groups({0b001: 0, 0b010: 1, 0b101: 0})
+    ('tensor and expert', 'pipeline')
+    """
+    bits: dict[int, int] = {}
+    for kinds, group in sharing.items():
+        bits[group] = bits.get(group, 0) | kinds
+    return tuple(kinds_told(bits[group]) for group in sorted(bits))
