@@ -19,7 +19,7 @@ from sipml_core.scheduling.driver import (
     refuse_unserved,
     unserved_pairs,
 )
-from sipml_core.scheduling.jobphases import TransferParts, job_phases
+from sipml_core.scheduling.jobphases import TransferParts, all_job_phases
 from sipml_core.scheduling.kindphases import Bursts
 from sipml_core.scheduling.phases import PhasedCircuits
 from sipml_core.scheduling.relay import with_packets, with_relays
@@ -66,7 +66,7 @@ def driven(
     heavy = np.where(total_bytes >= control.packets_below_bytes, total_bytes, 0.0)
     circuits: Callable[..., ScheduledCircuits] = ScheduledCircuits
     if parts is not None and control.interval_us is not None:
-        phases = job_phases(network, tasks, parts.gradients_of_stages)
+        phases = all_job_phases(network, tasks, parts)
         circuits = partial(PhasedCircuits, phases=phases, bursts=_bursts(network, tasks, parts))
     driver = circuits(
         control=control,

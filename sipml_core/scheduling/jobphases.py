@@ -59,15 +59,17 @@ class TransferParts:
     #: Whether kinds of traffic are told apart, in each stage for itself; else where its gradients begin.
     by_kind: bool = False
 
-    @property
-    def gradients_of_stages(self) -> TransferParts:
-        """Return the same for phases that kinds of activations do not part, nor stages if kinds would."""
-        return attrs.evolve(self, by_kind=False, stage=None if self.by_kind else self.stage)
-
 
 def circuit_bytes(network: Network, tasks: TaskGraph, sent: NDArray[np.bool_]) -> NDArray[np.float64]:
     """Return what chosen transfers ask of each circuit. [circuits] [bytes]"""
     return network.link_bytes(np.where(sent, tasks.size_bytes, 0.0))[network.first_circuit :]
+
+
+def all_job_phases(network: Network, tasks: TaskGraph, parts: TransferParts) -> tuple[JobPhases, ...]:
+    """Return the phases of a job with those of stages, if these are told apart, and without."""
+    plain = attrs.evolve(parts, stage=None)
+    several = parts.stage is not None and bool((parts.stage != parts.stage[:1]).any())
+    return tuple(job_phases(network, tasks, each) for each in ([parts, plain] if several else [plain]))
 
 
 def job_phases(network: Network, tasks: TaskGraph, parts: TransferParts) -> JobPhases:

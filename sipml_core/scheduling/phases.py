@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import copy
 import math
-from collections.abc import Hashable
+from collections.abc import Hashable, Sequence
 from typing import TYPE_CHECKING, Any
 
 import attrs
@@ -70,13 +70,15 @@ class PhasedCircuits(ScheduledCircuits):
     Parameters
     ----------
     phases
-        See `job_phases`.
+        Of activations and gradients, those with the most first: see `all_job_phases`.
     bursts
         Of the job: kinds of activations have phases of their own where that is faster by estimate; None: they
         have not.
     """
 
-    def __init__(self, *, phases: JobPhases, bursts: Bursts | None = None, **scheduled: Any) -> None:
+    def __init__(
+        self, *, phases: Sequence[JobPhases], bursts: Bursts | None = None, **scheduled: Any
+    ) -> None:
         super().__init__(**scheduled)
         carried = scheduled["total_bytes"] > 0  # what goes by packets is planned for in no phase
         #: Phases that have ended, and whether one has since the last decision.
@@ -94,18 +96,21 @@ class PhasedCircuits(ScheduledCircuits):
         if self.why_once:
             self._set_once()
 
-    def _ways_of(self, phases: JobPhases, bursts: Bursts | None, carried: NDArray[np.bool_]) -> list[_Way]:
+    def _ways_of(
+        self, phases: Sequence[JobPhases], bursts: Bursts | None, carried: NDArray[np.bool_]
+    ) -> list[_Way]:
         """Return the phases that are better by estimate than to set circuits once, or say why none is."""
-        coarse = _Way(phases=phases.phases).only(carried)
+        coarse = [_Way(phases=each.phases).only(carried) for each in phases if each.phases]
         estimates = None if bursts is None else KindEstimates(bursts, self._plan, carried)
         if estimates is None or len(estimates.kinds) < 2 or estimates.runs > MOST_PHASES:
-            if phases.phases:
-                self.why_once = self._why_once(np.where(carried, phases.kind_bytes, 0.0))
-            return [coarse] if phases.phases and not self.why_once else []
+            if coarse:
+                self.why_once = self._why_once(np.where(carried, phases[0].kind_bytes, 0.0))
+            return [] if self.why_once else coarse
 
         once_us = estimates.once_us(self.plan)
         sharing, shared_us = estimates.best()
-        ways = [(estimates.shared_us(dict.fromkeys(sharing, 0)), coarse)] if phases.phases else []
+        together_us = estimates.shared_us(dict.fromkeys(sharing, 0))
+        ways = [(together_us, way) for way in coarse]
         if len(set(sharing.values())) > 1:
             of_kinds = estimates.bursts.runs(sharing).phases().phases
             ways.insert(0, (shared_us, _Way(phases=of_kinds, kinds=_told_groups(sharing)).only(carried)))
@@ -127,13 +132,13 @@ class PhasedCircuits(ScheduledCircuits):
     @property
     def choice(self) -> Hashable:
         """Return what tells these from other circuits of the same job."""
-        return self.rule, bool(self.why_once), self._way.kinds
+        return self.rule, bool(self.why_once), self._way.kinds, len(self._way.phases)
 
     def others(self) -> list[PhasedCircuits]:
         """Return the same with fewer plans, to be tried as well.
 
-        Without phases of kinds, where there are such; and with one plan for the whole job, but where it
-        leaves out a pair.
+        Without phases of kinds, and of stages, where there are such; and with one plan for the whole job,
+        but where it leaves out a pair.
         """
         found = []
         for way in self._fewer:
@@ -266,9 +271,9 @@ def _told_groups(sharing: Sharing) -> tuple[str, ...]:
     """Return the kinds that share circuits.
 
     >>> _told_groups({0b001: 0, 0b010: 1, 0b101: 0})
-    ('tensor and expert', 'pipeline')
+    ('tensor or tensor and expert', 'pipeline')
     """
-    bits: dict[int, int] = {}
+    of_group: dict[int, list[str]] = {}
     for kinds, group in sharing.items():
-        bits[group] = bits.get(group, 0) | kinds
-    return tuple(kinds_told(bits[group]) for group in sorted(bits))
+        of_group.setdefault(group, []).append(kinds_told(kinds))
+    return tuple(" or ".join(of_group[group]) for group in sorted(of_group))

@@ -112,11 +112,10 @@ def test_groups_that_end_phases_together_stand_for_each_other(registry, reach):
 
 
 def test_stages_end_one_after_the_other(run):
-    """Phases of stages are another run, of the same bytes, and no slower than circuits set once."""
-    once, phase, stage = run(ONCE, phased(OCS), {**OCS, "replan": "stage"}, pp=4, mp=1)
+    """Phases of stages are another run, of the same bytes, and faster here."""
+    phase, stage = run(phased(OCS), {**OCS, "replan": "stage"})
     assert stage.network_bytes == pytest.approx(phase.network_bytes)
-    assert stage.iteration_us != phase.iteration_us
-    assert stage.iteration_us <= once.iteration_us
+    assert stage.iteration_us < phase.iteration_us
 
 
 def test_the_key_is_checked_and_kept(registry):

@@ -18,7 +18,7 @@ from sipml_core.model import (
     TaskBuilder,
 )
 from sipml_core.scheduling.driver import job_bytes
-from sipml_core.scheduling.jobphases import TransferParts, job_phases
+from sipml_core.scheduling.jobphases import TransferParts, all_job_phases, job_phases
 from sipml_core.scheduling.kindchoice import KindEstimates
 from sipml_core.scheduling.kindphases import Bursts
 from sipml_core.scheduling.phases import PhasedCircuits
@@ -64,7 +64,7 @@ def drivers(fakes):
         parts = parts or TransferParts(iteration=np.zeros(tasks.transfers, dtype=np.int64), by_kind=True)
         control, network = network_of(tasks, reconfiguration_us, circuits_per_gpu, kind)
         first = PhasedCircuits(
-            phases=job_phases(network, tasks, parts.gradients_of_stages),
+            phases=all_job_phases(network, tasks, parts),
             bursts=bursts_of(network, tasks, parts),
             control=control,
             scheduler=scheduler or fakes.Turns(),

@@ -6,7 +6,7 @@ import pytest
 from sipml_core.engine.simulation import simulate
 from sipml_core.model import GRADIENT, TENSOR, CircuitControl, Fabric, Network, TaskBuilder
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
-from sipml_core.scheduling.jobphases import TransferParts, job_phases
+from sipml_core.scheduling.jobphases import TransferParts, all_job_phases, job_phases
 from sipml_core.scheduling.phases import PhasedCircuits
 
 
@@ -47,7 +47,7 @@ def run(fakes):
         }
         if phased:
             driver = PhasedCircuits(
-                phases=job_phases(network, tasks, TransferParts(iteration=iteration)), **common
+                phases=all_job_phases(network, tasks, TransferParts(iteration=iteration)), **common
             )
         else:
             driver = ScheduledCircuits(**common)
@@ -99,7 +99,7 @@ def test_the_same_set_once(run, fakes):
     _, once = run(tasks, iteration, reconfiguration_us=10.0)
     assert once.others() == []
     (fresh,) = PhasedCircuits(
-        phases=job_phases(driver.network, tasks, TransferParts(iteration=iteration)),
+        phases=all_job_phases(driver.network, tasks, TransferParts(iteration=iteration)),
         control=driver.control,
         scheduler=fakes.Turns(),
         estimator=None,
@@ -173,7 +173,7 @@ def test_bytes_that_go_by_packets_are_in_no_phase(run, fakes):
     tasks, iteration = job(2)
     _, driver = run(tasks, iteration)
     made = PhasedCircuits(
-        phases=job_phases(driver.network, tasks, TransferParts(iteration=iteration)),
+        phases=all_job_phases(driver.network, tasks, TransferParts(iteration=iteration)),
         control=driver.control,
         scheduler=fakes.Turns(),
         estimator=None,
