@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import attrs
 
+from sipml_core.fields import format_count
 from sipml_core.plugin import Workload
 
 #: The name of the usual goal.
@@ -48,24 +49,12 @@ def goal_of(workload: Workload, global_batch: int) -> Goal:
         )
     tokens, sample_tokens = workload.training_tokens, workload.sample_tokens
     if tokens and sample_tokens:
-        name, samples = f"{counted(tokens)} tokens", tokens / sample_tokens
+        name, samples = f"{format_count(tokens)} tokens", tokens / sample_tokens
     else:
-        name, samples = f"{counted(SAMPLES)} samples", SAMPLES
+        name, samples = f"{format_count(SAMPLES)} samples", SAMPLES
     return Goal(
         name=name,
         steps=samples / global_batch,
         extrapolated=False,
         source=f"{name}: no convergence curve was measured for this model",
     )
-
-
-def counted(number: float) -> str:
-    """Return a large number in words.
-
-    >>> counted(300e9), counted(1e6), counted(1.5e12), counted(500)
-    ('300 billion', '1 million', '1.5 trillion', '500')
-    """
-    for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
-        if number >= size:
-            return f"{number / size:.4g} {word}"
-    return f"{number:g}"

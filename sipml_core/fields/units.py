@@ -143,3 +143,26 @@ def format_gbps(bandwidth_gbps: float) -> str:
     if abs(bandwidth_gbps) < 1e3:
         return f"{bandwidth_gbps:.4g} Gbps"
     return f"{bandwidth_gbps / 1e3:.4g} Tbps"
+
+
+def format_number(number: float) -> str:
+    """A count or a rate for people: four digits, without an exponent below a trillion.
+
+    >>> format_number(3153.4), format_number(76218.0), format_number(1.3529e7), format_number(0.012345)
+    ('3153', '76 220', '13 530 000', '0.01235')
+    """
+    if not 1e4 <= abs(number) < 1e12:
+        return f"{number:.4g}"
+    return f"{float(f'{number:.4g}'):,.0f}".replace(",", " ")
+
+
+def format_count(number: float) -> str:
+    """A large number in words.
+
+    >>> format_count(300e9), format_count(1e6), format_count(1.5e12), format_count(500)
+    ('300 billion', '1 million', '1.5 trillion', '500')
+    """
+    for size, word in ((1e12, "trillion"), (1e9, "billion"), (1e6, "million")):
+        if number >= size:
+            return f"{number / size:.4g} {word}"
+    return f"{number:g}"

@@ -13,7 +13,7 @@ import tomli_w
 
 from sipml_core.details import CaseDetails
 from sipml_core.errors import ConfigError
-from sipml_core.fields import format_bytes, format_us
+from sipml_core.fields import format_bytes, format_number, format_us
 from sipml_core.model import PASS_KINDS, TRAFFIC_KINDS, CaseResult, Result
 from sipml_core.report.pagecode import SCRIPT, STYLE
 from sipml_core.report.pagepictures import key, links_svg, timeline_svg, times_svg, traffic_svg
@@ -187,7 +187,7 @@ def _cell(case: CaseResult, column: str, baseline: str) -> str:
     elif column == "speedup":
         shown = "baseline" if case.topology == baseline else f"{value:.2f}x"
     elif column == "tokens_per_s":
-        shown = f"{value:.4g}"
+        shown = format_number(value)
     else:
         shown = format_us(value)
     kind = ' class="text"' if column == "topology" else ""

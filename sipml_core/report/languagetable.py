@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from rich.table import Table
 from rich.text import Text
 
-from sipml_core.fields import format_us
+from sipml_core.fields import format_count, format_number, format_us
 from sipml_core.model import TRAFFIC_KINDS, CaseResult
 from sipml_core.report.fitting import fitted
 
@@ -68,7 +68,7 @@ def _left_out(headings: Sequence[str]) -> list[str]:
 
 def _goal(row: CaseResult) -> str:
     tokens = (row.training_days or 0.0) * 86_400 * (row.tokens_per_s or 0.0)
-    return f"{tokens:.3g} tokens"
+    return f"{format_count(float(f'{tokens:.3g}'))} tokens"
 
 
 def _exposed_us(row: CaseResult, kind: str) -> float | None:
@@ -92,7 +92,7 @@ def _cells(row: CaseResult, kinds: Sequence[str]) -> list[str]:
 
 
 def _number(value: float | None) -> str:
-    return "-" if value is None else f"{value:.4g}"
+    return "-" if value is None else format_number(value)
 
 
 def _percent(share: float | None) -> str:

@@ -11,6 +11,7 @@ import attrs
 from rich.table import Table
 from rich.text import Text
 
+from sipml_core.fields import format_number
 from sipml_core.report.drawing import AXES, SeriesLook, draw_series
 from sipml_core.report.plots import figure_bytes
 from sipml_core.report.resultfiles import plain_row, to_csv, write_atomically
@@ -110,7 +111,7 @@ def _cell(number: Number, quantity: str) -> str:
     if value is None:
         return "-"
     marks = ("*" if number.extrapolated else "") + ("!" if number.tight_memory else "")
-    return f"{value:.4g}{marks}"
+    return f"{format_number(value)}{marks}"
 
 
 def verdict_table(finding: Finding) -> Table:

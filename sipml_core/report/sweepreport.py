@@ -8,6 +8,7 @@ from typing import Any
 
 from rich.table import Table
 
+from sipml_core.fields import format_number
 from sipml_core.report.fitting import fitted
 from sipml_core.report.plots import figure_bytes
 from sipml_core.report.reproduction import draw_sweep
@@ -59,8 +60,10 @@ def _cells(row: SweepRow, axes: list[str], line: str) -> dict[str, str]:
         "workload": found.workload,
         line: row.series if line == "series" else found.topology,
         "plan": f"{found.mp} x {found.dp}" if found.mp else "",
-        "iteration [ms]": f"{iteration_us / 1e3:.4g}" if ran and iteration_us is not None else found.status,
-        "to goal [h]": f"{goal_s / 3600:.4g}" if ran and goal_s is not None else "",
+        "iteration [ms]": format_number(iteration_us / 1e3)
+        if ran and iteration_us is not None
+        else found.status,
+        "to goal [h]": format_number(goal_s / 3600) if ran and goal_s is not None else "",
         "speed-up": f"{speedup:.3g}" if ran and speedup is not None else "",
     }
 

@@ -7,7 +7,7 @@ from collections.abc import Iterable
 from rich.table import Table
 from rich.text import Text
 
-from sipml_core.fields import format_bytes, format_us
+from sipml_core.fields import format_bytes, format_number, format_us
 from sipml_core.model import CaseResult, Result
 from sipml_core.report.fitting import fitted
 from sipml_core.report.languagetable import language_table
@@ -71,7 +71,7 @@ def _cells(row: CaseResult, baseline: str) -> list[str]:
         *map(_time, (row.lower_bound_us, row.compute_us, row.compute_max_us)),
         *map(_time, (row.exposed_us, row.dark_us, row.idle_us)),
         "-" if sent is None else format_bytes(sent),
-        "-" if row.tokens_per_s is None else f"{row.tokens_per_s:.4g}",
+        "-" if row.tokens_per_s is None else format_number(row.tokens_per_s),
         "-" if row.time_to_goal_s is None else format_us(row.time_to_goal_s * 1e6) + mark,
         speedup,
     ]

@@ -16,7 +16,7 @@ CELLS = {
     "gradient": "35.9 us",
     "parameters, gradients,\noptimizer, activations": "2.1, 2.2, 1.6, 6.5 GB",
     "days": "25.3",
-    "GPU-hours": "3.883e+04",
+    "GPU-hours": "38 830",
 }
 
 
@@ -24,7 +24,7 @@ def test_every_column_shows_the_field_it_says(fakes, columns):
     table = language_table([fakes.language_result()], width=200)
     assert columns(table) == {heading: [cell] for heading, cell in CELLS.items()}
     # 25.3 days of 5.5 million tokens a second.
-    assert table.title.plain.endswith("cost of 1.2e+13 tokens")
+    assert table.title.plain.endswith("cost of 12 trillion tokens")
 
 
 def test_kinds_that_nobody_waits_for_and_rows_that_did_not_run_are_left_out(fakes, columns):

@@ -18,7 +18,7 @@ from sipml_core.sweeping import QUANTITIES, FigureTable, Number
 SHOWN = {
     "time_to_accuracy_h": ("time to accuracy [h]", "2*"),
     "iteration_ms": ("iteration [ms]", "4*"),
-    "throughput_per_s": ("samples per second", "2.4e+04*"),
+    "throughput_per_s": ("samples per second", "24 000*"),
     "mp": ("model-parallel degree", "3*"),
     "dp": ("data-parallel degree", "8*"),
 }
