@@ -360,4 +360,9 @@ def transfer_parts(interconnect: Interconnect, lowering: Lowering, tasks: TaskGr
     if replan == "interval":
         return None
     stage = None if replan == "phase" else lowering.stage_of(tasks)
-    return TransferParts(iteration=lowering.iteration_of(tasks), stage=stage, by_kind=replan == "kind")
+    return TransferParts(
+        iteration=lowering.iteration_of(tasks),
+        stage=stage,
+        by_kind=replan in ("kind", "auto"),
+        by_interval=replan == "auto",
+    )

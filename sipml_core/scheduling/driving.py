@@ -67,7 +67,8 @@ def driven(
     circuits: Callable[..., ScheduledCircuits] = ScheduledCircuits
     if parts is not None and control.interval_us is not None:
         phases = all_job_phases(network, tasks, parts)
-        circuits = partial(PhasedCircuits, phases=phases, bursts=_bursts(network, tasks, parts))
+        bursts = _bursts(network, tasks, parts)
+        circuits = partial(PhasedCircuits, phases=phases, bursts=bursts, by_interval=parts.by_interval)
     driver = circuits(
         control=control,
         scheduler=scheduler,

@@ -58,6 +58,8 @@ class TransferParts:
     stage: NDArray[np.int64] | None = None
     #: Whether kinds of traffic are told apart, in each stage for itself; else where its gradients begin.
     by_kind: bool = False
+    #: Whether plans after every interval are tried as well.
+    by_interval: bool = False
 
 
 def circuit_bytes(network: Network, tasks: TaskGraph, sent: NDArray[np.bool_]) -> NDArray[np.float64]:

@@ -39,8 +39,8 @@ class _Way:
     """The phases that circuits are planned for; none: they are set once, or planned by interval."""
 
     phases: tuple[Phase, ...] = ()
-    #: Kinds of activations that share circuits, told; none: all do.
-    kinds: tuple[str, ...] = ()
+    #: What tells this from other ways, in words.
+    told: str = ""
 
     def only(self, carried: NDArray[np.bool_]) -> _Way:
         """Return the same without the bytes of circuits that are not planned for."""
@@ -74,10 +74,17 @@ class PhasedCircuits(ScheduledCircuits):
     bursts
         Of the job: kinds of activations have phases of their own where that is faster by estimate; None: they
         have not.
+    by_interval
+        Whether to plan after every interval is tried as well.
     """
 
     def __init__(
-        self, *, phases: Sequence[JobPhases], bursts: Bursts | None = None, **scheduled: Any
+        self,
+        *,
+        phases: Sequence[JobPhases],
+        bursts: Bursts | None = None,
+        by_interval: bool = False,
+        **scheduled: Any,
     ) -> None:
         super().__init__(**scheduled)
         carried = scheduled["total_bytes"] > 0  # what goes by packets is planned for in no phase
@@ -88,6 +95,7 @@ class PhasedCircuits(ScheduledCircuits):
         self._sent_bytes = np.zeros(len(self.network.circuit_src))
         self._total_bytes = np.zeros_like(self._sent_bytes)
         self.why_once = ""
+        self._by_interval = by_interval
         ways = self._ways_of(phases, bursts, carried)
         if not ways and not self.why_once and not len(unserved_pairs(self.network, self.plan)):
             self.why_once = _NO_PHASES
@@ -100,7 +108,13 @@ class PhasedCircuits(ScheduledCircuits):
         self, phases: Sequence[JobPhases], bursts: Bursts | None, carried: NDArray[np.bool_]
     ) -> list[_Way]:
         """Return the phases that are better by estimate than to set circuits once, or say why none is."""
-        coarse = [_Way(phases=each.phases).only(carried) for each in phases if each.phases]
+        coarse = [
+            _Way(phases=each.phases, told=", gradients by stage" if each is not phases[-1] else "").only(
+                carried
+            )
+            for each in phases
+            if each.phases
+        ]
         estimates = None if bursts is None else KindEstimates(bursts, self._plan, carried)
         if estimates is None or len(estimates.kinds) < 2 or estimates.runs > MOST_PHASES:
             if coarse:
@@ -113,7 +127,7 @@ class PhasedCircuits(ScheduledCircuits):
         ways = [(together_us, way) for way in coarse]
         if len(set(sharing.values())) > 1:
             of_kinds = estimates.bursts.runs(sharing).phases().phases
-            ways.insert(0, (shared_us, _Way(phases=of_kinds, kinds=_told_groups(sharing)).only(carried)))
+            ways.insert(0, (shared_us, _Way(phases=of_kinds, told=_told_groups(sharing)).only(carried)))
         found = [way for taken_us, way in ways if taken_us < once_us or math.isinf(once_us)]
         if ways and not found:
             self.why_once = _told_once(once_us, shared_us)
@@ -125,20 +139,19 @@ class PhasedCircuits(ScheduledCircuits):
         if self.why_once:
             return f"circuits are set once: {self.why_once}"
         if not self._way.phases:
-            return f"circuits are planned after every interval: {_NO_PHASES}"
-        told = f": {', '.join((*self._way.kinds, 'gradient'))}" if self._way.kinds else ""
-        return f"circuits are planned at the ends of phases of the job{told}"
+            return f"circuits are planned after every interval: {self._way.told or _NO_PHASES}"
+        return f"circuits are planned at the ends of phases of the job{self._way.told}"
 
     @property
     def choice(self) -> Hashable:
         """Return what tells these from other circuits of the same job."""
-        return self.rule, bool(self.why_once), self._way.kinds, len(self._way.phases)
+        return self.rule, bool(self.why_once), self._way.told
 
     def others(self) -> list[PhasedCircuits]:
-        """Return the same with fewer plans, to be tried as well.
+        """Return the same planned in other ways, to be tried as well.
 
-        Without phases of kinds, and of stages, where there are such; and with one plan for the whole job,
-        but where it leaves out a pair.
+        Without phases of kinds, and of stages, where there are such; with one plan for the whole job, but
+        where it leaves out a pair; after every interval, if that is asked for.
         """
         found = []
         for way in self._fewer:
@@ -150,6 +163,11 @@ class PhasedCircuits(ScheduledCircuits):
             once.why_once = "as simulated, that is faster than to change them between phases"
             once._set_once()
             found.append(once)
+        if self._by_interval:
+            always = copy.copy(self)
+            always.why_once, always.interval_us, always._by_interval = "", self.control.interval_us, False
+            always._way, always._fewer = _Way(told="as simulated, that is faster than by phase"), []
+            found.append(always)
         return found
 
     def _set_once(self) -> None:
@@ -196,10 +214,10 @@ class PhasedCircuits(ScheduledCircuits):
         if not demand.any() or not (begun or unserved):
             self.kept += 1
             return None
-        new = self._plan_phase(demand, self.plan)
+        new = self._plan(demand, self.plan) if unserved else self._plan_phase(demand, self.plan)
         if unserved and (self._gbps_of(new)[waits] <= 0).any():
             # Too few circuits for all: none may stand idle for what is not yet there.
-            new = self._plan_phase(backlog_bytes, self.plan)
+            new = self._plan(backlog_bytes, self.plan)
         elif not unserved and not self._gains(new, demand):
             self.kept += 1
             return None
@@ -267,13 +285,13 @@ def _told_once(once_us: float, changing_us: float) -> str:
     )
 
 
-def _told_groups(sharing: Sharing) -> tuple[str, ...]:
+def _told_groups(sharing: Sharing) -> str:
     """Return the kinds that share circuits.
 
     >>> _told_groups({0b001: 0, 0b010: 1, 0b101: 0})
-    ('tensor or tensor and expert', 'pipeline')
+    ': tensor or tensor and expert, pipeline, gradient'
     """
     of_group: dict[int, list[str]] = {}
     for kinds, group in sharing.items():
         of_group.setdefault(group, []).append(kinds_told(kinds))
-    return tuple(" or ".join(of_group[group]) for group in sorted(of_group))
+    return ": " + ", ".join([*(" or ".join(of_group[group]) for group in sorted(of_group)), "gradient"])

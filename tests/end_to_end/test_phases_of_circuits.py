@@ -123,6 +123,6 @@ def test_the_key_is_checked_and_kept(registry):
     assert "replan" not in usual
     assert chosen["replan"] == "phase"
     with pytest.raises(
-        ConfigError, match=r"topology\.replan must be one of interval, phase, stage, kind, got 'phases'"
+        ConfigError, match=r"topology\.replan must be one of interval, phase, stage, kind, auto, got 'phases'"
     ):
         read_experiment(tables([{**OCS, "replan": "phases"}]), registry)
