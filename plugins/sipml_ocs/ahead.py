@@ -16,11 +16,11 @@ from sipml_ocs.kernel import DARK
 def with_later(
     made: OcsPlan, later: TrafficMatrix, previous: OcsPlan | None, reconfiguration_us: float
 ) -> OcsPlan:
-    """Return a plan with circuits for later traffic where both ends are idle on a switch.
+    """Return a plan with circuits for later traffic where both ends are dark on a switch.
 
-    Links are idle if they are dark, or in a circuit that nobody asks for, now or later. The pair with the
-    least circuits / demand comes first, again and again. What `made` connects for its own traffic stays as it
-    is, switch by switch, so that nothing more of it is dark.
+    The pair with the least circuits / demand comes first, again and again. What `made` connects stays as it
+    is, switch by switch, so that nothing more of it is dark; also what nobody asks for now: it was asked for
+    before, and phases come again.
 
     Examples
     --------
@@ -32,25 +32,19 @@ def with_later(
     >>> list(zip(found.src.tolist(), found.dst.tolist(), found.gbps.tolist(), found.dark_us.tolist()))
     [(0, 1, 20.0, 5.0), (1, 2, 20.0, 5.0)]
     """
+    # Which inputs and outputs are dark. [switches, gpus]
     port_map = made.port_map.copy()
-    switch, src = np.nonzero(port_map != DARK)
-    dst = port_map[switch, src]
-    key = src * np.int64(made.gpus) + dst
-
-    # Dark now: what nobody asks for. Then which inputs and outputs are idle. [switches, gpus]
-    unasked = ~np.isin(key, np.union1d(made.traffic.key, later.key))
-    port_map[switch[unasked], src[unasked]] = DARK
     idle_in = port_map == DARK
+    switch, src = np.nonzero(~idle_in)
     idle_out = np.ones_like(idle_in)
-    idle_out[switch[~unasked], dst[~unasked]] = False
+    idle_out[switch, port_map[switch, src]] = False
 
     # Pairs of later traffic alone that find a switch; circuits / demand of each, with what it has.
     rows = np.flatnonzero(~np.isin(later.key, made.traffic.key))
     rows = rows[(idle_in[:, later.src[rows]] & idle_out[:, later.dst[rows]]).any(axis=0)]
     if not len(rows):
         return made
-    held, circuits = np.unique(key[~unasked], return_counts=True)
-    count = dict(zip(held.tolist(), circuits.tolist(), strict=True))
+    count = dict(zip(made.key.tolist(), made.circuits.tolist(), strict=True))
     queue = [
         (had / demand, -demand, row, had)
         for row, demand in zip(rows.tolist(), later.demand[rows].tolist(), strict=True)

@@ -17,9 +17,10 @@ from sipml_ring.lightpaths import Lightpaths
 def with_later(control: RingCircuits, made: Planned, traffic: TrafficMatrix, later: TrafficMatrix) -> Planned:
     """Return what was planned for some traffic, with circuits for later traffic on idle wavelengths.
 
-    A wavelength is idle on a segment if no circuit that somebody asks for, now or later, is on it there. The
-    pair with the least circuits / demand comes first, again and again, and takes the first index that is idle
-    all the way, on its shorter way if there is one. Circuits of `traffic` stay as they are.
+    A wavelength is idle on a segment if no circuit is on it there. The pair with the least circuits / demand
+    comes first, again and again, and takes the first index that is idle all the way, on its shorter way if
+    there is one. All that was planned stays as it is; also circuits that nobody asks for now: they were asked
+    for before, and phases come again.
 
     Examples
     --------
@@ -33,9 +34,8 @@ def with_later(control: RingCircuits, made: Planned, traffic: TrafficMatrix, lat
     >>> list(zip(found.circuits.src.tolist(), found.circuits.dst.tolist(), found.count.tolist()))
     [(0, 1, [1, 0]), (0, 2, [0, 1]), (1, 2, [1, 0])]
     """
-    key = made.circuits.src.astype(np.int64) * control.gpus + made.circuits.dst
-    asked = np.isin(key, np.union1d(traffic.key, later.key))
-    lit = made.circuits.chosen(asked[made.circuits.pair])
+    lit = made.circuits
+    key = lit.src.astype(np.int64) * control.gpus + lit.dst
     idle = _idle(control, lit)
 
     # Pairs of later traffic alone, and the ways they can take, the shorter first. [pairs], [pairs, 2]
@@ -43,8 +43,7 @@ def with_later(control: RingCircuits, made: Planned, traffic: TrafficMatrix, lat
     src, dst = later.src[rows], later.dst[rows]
     hops = np.where(control.allowed(src, dst), control.hops(src, dst), control.gpus)
     ways = np.argsort(hops, axis=1, kind="stable")
-    held, had = np.unique(key[lit.pair], return_counts=True)
-    count = dict(zip(held.tolist(), had.tolist(), strict=True))
+    count = dict(zip(key.tolist(), made.count.sum(axis=1).tolist(), strict=True))
     queue = [
         (has / demand, -demand, pair, has)
         for pair, demand in enumerate(later.demand[rows].tolist())
@@ -68,7 +67,7 @@ def with_later(control: RingCircuits, made: Planned, traffic: TrafficMatrix, lat
                 break
     if not new:
         return made
-    return _joined(control, made, lit, (src, dst), np.array(new, dtype=np.int32))
+    return _joined(control, made, (src, dst), np.array(new, dtype=np.int32))
 
 
 def _idle(control: RingCircuits, lit: Lightpaths) -> tuple[NDArray[np.bool_], NDArray[np.bool_]]:
@@ -86,11 +85,11 @@ def _idle(control: RingCircuits, lit: Lightpaths) -> tuple[NDArray[np.bool_], ND
 def _joined(
     control: RingCircuits,
     made: Planned,
-    lit: Lightpaths,
     ends: tuple[NDArray[np.int32], NDArray[np.int32]],
     new: NDArray[np.int32],
 ) -> Planned:
-    """Return what was planned with other circuits: `lit`, and new ones (pair of `ends`, way, index)."""
+    """Return what was planned with new circuits (pair of `ends`, way, index)."""
+    lit = made.circuits
     before = lit.src.astype(np.int64) * control.gpus + lit.dst
     more = (ends[0].astype(np.int64) * control.gpus + ends[1])[new[:, 0]]
     pairs, row = np.unique(np.concatenate([before[lit.pair], more]), return_inverse=True)
@@ -99,10 +98,9 @@ def _joined(
     order = np.argsort(row, kind="stable")
 
     # Where pairs that were there stand among those of now.
-    stays = np.isin(before, pairs)
-    place = np.searchsorted(pairs, before[stays])
+    place = np.searchsorted(pairs, before)
     demand, kept = np.zeros(len(pairs)), np.zeros(len(pairs), np.int32)
-    demand[place], kept[place] = made.demand[stays], made.kept[stays]
+    demand[place], kept[place] = made.demand, made.kept
     count = np.zeros((len(pairs), 2), np.int32)
     np.add.at(count, (row, direction), 1)
     return attrs.evolve(

@@ -8,7 +8,7 @@ from functools import partial
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.model import GRADIENT, Fabric, Network, TaskGraph
+from sipml_core.model import Fabric, Network, TaskGraph
 from sipml_core.plugin import DemandForecast, Estimator, Scheduler
 from sipml_core.scheduling.demandrules import BYTES, DemandRule
 from sipml_core.scheduling.driver import (
@@ -94,8 +94,8 @@ def driven(
 
 
 def _bursts(network: Network, tasks: TaskGraph, parts: TransferParts) -> Bursts | None:
-    """Return the bursts of a job whose kinds of activations are told apart and are several."""
-    if not parts.by_kind or tasks.kind is None or len(set(tasks.kind.tolist()) - {GRADIENT}) < 2:
+    """Return the bursts of a job whose kinds of activations are told apart."""
+    if not parts.by_kind or tasks.kind is None:
         return None
     from sipml_core.engine import simulate  # here: plugins load this room, and need no engine
 

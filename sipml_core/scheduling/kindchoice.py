@@ -13,9 +13,9 @@ from numpy.typing import NDArray
 from sipml_core.fields import BYTES_PER_US_PER_GBPS
 from sipml_core.model import CircuitPlan
 from sipml_core.scheduling.jobphases import circuit_bytes
-from sipml_core.scheduling.kindphases import Bursts
+from sipml_core.scheduling.kindphases import Bursts, reasons_of
 
-#: Which circuits each set of kinds has: those with the same number share them.
+#: Which circuits each kind of burst has: those with the same number share them.
 Sharing = dict[int, int]
 
 
@@ -23,6 +23,8 @@ Sharing = dict[int, int]
 class _InForce:
     """A plan, what each circuit of the network gets from it, and how long it was dark. [circuits]"""
 
+    #: The same for equal capacities only.
+    number: int
     plan: CircuitPlan
     gbps: NDArray[np.float64]
     dark_us: NDArray[np.float64]
@@ -67,16 +69,20 @@ class KindEstimates:
         first[gradients[bursts.parts.iteration[gradients] == 0]] = True
         self._gradient_bytes = np.where(carried, circuit_bytes(bursts.network, bursts.tasks, first), 0.0)
         self._made: dict[tuple[object, object], _InForce] = {}
+        self._plans = 0
+        #: Times that were asked for before: of bursts like this under these capacities, and in all.
+        self._bursts_us: dict[tuple[int, int], float] = {}
+        self._known_us: dict[tuple[int, ...], float] = {}
 
     @property
     def kinds(self) -> list[int]:
-        """Return the sets of kinds that bursts have."""
-        return sorted(set(self.bursts.kinds.tolist()))
+        """Return the kinds of the bursts."""
+        return sorted(set(self.bursts.kind.tolist()))
 
     @property
     def runs(self) -> int:
         """Return the most runs that any sharing makes."""
-        return self.bursts.runs({kinds: kinds for kinds in self.kinds}).count
+        return self.bursts.runs({kind: kind for kind in self.kinds}).count
 
     def once_us(self, plan: CircuitPlan) -> float:
         """Return how long transfers take with one plan. [us]"""
@@ -88,6 +94,13 @@ class KindEstimates:
 
     def shared_us(self, sharing: Sharing) -> float:
         """Return how long transfers take where kinds with the same number share circuits. [us]"""
+        first = {number: place for place, number in reversed(list(enumerate(sharing.values())))}
+        known = tuple(first[number] for number in sharing.values())
+        if known not in self._known_us:
+            self._known_us[known] = self._taken_us(sharing)
+        return self._known_us[known]
+
+    def _taken_us(self, sharing: Sharing) -> float:
         runs = self.bursts.runs(sharing)
         own = np.flatnonzero(self.bursts.iteration[runs.first[:-1]] == 0)
         stage = self.bursts.stage[runs.first[:-1]]
@@ -122,19 +135,28 @@ class KindEstimates:
     def best(self) -> tuple[Sharing, float]:
         """Return which kinds are to share circuits, and how long transfers take then. [us]
 
-        From circuits of its own for each, two that gain the most by sharing do so, until none gain; or all
-        share them.
+        From circuits of its own for each, and from those of all that is sent for the same reasons, the two
+        that gain the most share them, until no two gain; or all do.
         """
+        apart = {kind: number for number, kind in enumerate(self.kinds)}
+        by_reasons = {kind: reasons_of(kind) for kind in self.kinds}
         together = dict.fromkeys(self.kinds, 0)
-        together_us = self.shared_us(together)
-        sharing = {kinds: number for number, kinds in enumerate(self.kinds)}
+        found = [
+            self._merged_from(apart),
+            self._merged_from(by_reasons),
+            (together, self.shared_us(together)),
+        ]
+        return min(reversed(found), key=lambda each: each[1])
+
+    def _merged_from(self, sharing: Sharing) -> tuple[Sharing, float]:
+        """Return a table in which no two numbers gain by sharing, and how long transfers take then. [us]"""
         best_us = self.shared_us(sharing)
         while True:
             pairs = combinations(sorted(set(sharing.values())), 2)
-            tried = [{kinds: a if c == b else c for kinds, c in sharing.items()} for a, b in pairs]
+            tried = [{kind: a if c == b else c for kind, c in sharing.items()} for a, b in pairs]
             times_us = [self.shared_us(each) for each in tried]
             if not tried or min(times_us) > best_us:
-                return (sharing, best_us) if best_us < together_us else (together, together_us)
+                return sharing, best_us
             best_us = min(times_us)
             sharing = tried[times_us.index(best_us)]
 
@@ -164,10 +186,14 @@ class KindEstimates:
         ends = self._network.circuit_src, self._network.circuit_dst
         assert plan.dark_us is not None
         dark_us = np.append(plan.dark_us, 0.0)[plan.row_of(*ends)]
-        return _InForce(plan=plan, gbps=plan.capacity_gbps(*ends), dark_us=dark_us)
+        self._plans += 1
+        return _InForce(number=self._plans, plan=plan, gbps=plan.capacity_gbps(*ends), dark_us=dark_us)
 
     def _burst_us(self, burst: int, now: _InForce) -> float:
-        return span_us(self._bytes[burst], now.gbps[self._circuit[burst]])
+        key = self._alike[burst], now.number
+        if key not in self._bursts_us:
+            self._bursts_us[key] = span_us(self._bytes[burst], now.gbps[self._circuit[burst]])
+        return self._bursts_us[key]
 
 
 def span_us(demand: NDArray[np.float64], gbps: NDArray[np.float64]) -> float:

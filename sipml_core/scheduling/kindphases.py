@@ -1,8 +1,9 @@
 """Phases of a job by the kind of what its GPUs send: activations of experts, stages, tensors, and gradients.
 
 A *burst* is what a pipeline stage sends while, on an ideal switch, something of it is under way all the time:
-the exchange of a layer, say. Bursts of the same kinds, or of kinds that share circuits, follow each other in
-one *run*. The end of each run is the end of a phase.
+the exchange of a layer, say. Its *kind* is for what reasons it is sent (tensors, experts, ...), and between
+which pairs. Bursts of one kind, or of kinds that share circuits, follow each other in one *run*. The end of
+each run is the end of a phase.
 """
 
 from __future__ import annotations
@@ -15,12 +16,19 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.model import GRADIENT, TRAFFIC_KINDS, Network, TaskGraph, Timeline
+from sipml_core.scheduling.driver import moved_part
 from sipml_core.scheduling.jobphases import JobPhases, Phase, TransferParts
 
 #: A job is not divided into more phases than this.
 MOST_PHASES = 20_000
 #: Times closer than this, relatively, are the same.
 _SAME_TIME = 1e-9
+#: Bursts are of one kind if no more than this part of what one asks for is for other circuits; a stage has no
+#: more kinds than this that are sent for the same reasons.
+_MOVED = 0.25
+_MOST_ALIKE = 4
+#: Bits of a kind that say why it is sent; those above tell it from others for the same reasons.
+_REASONS = len(TRAFFIC_KINDS)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -36,10 +44,10 @@ class Bursts:
     #: Transfers in the order of bursts, and the first of each burst. [activations], [bursts + 1]
     transfer: NDArray[np.intp]
     first: NDArray[np.intp]
-    #: Stage and iteration of each burst; its kinds, as a set of bits. [bursts]
+    #: Stage and iteration of each burst; why it is sent, a bit for each of `TRAFFIC_KINDS`. [bursts]
     stage: NDArray[np.int64]
     iteration: NDArray[np.int64]
-    kinds: NDArray[np.int64]
+    reasons: NDArray[np.int64]
 
     @classmethod
     def of(cls, network: Network, tasks: TaskGraph, parts: TransferParts, ideal: Timeline) -> Bursts:
@@ -63,7 +71,7 @@ class Bursts:
         >>> network = Network.of(Fabric.with_ports(circuits=control, port_gbps=10.0), tasks)
         >>> parts = TransferParts(iteration=np.zeros(3, dtype=np.int64))
         >>> found = Bursts.of(network, tasks, parts, simulate(tasks, network.with_ports_only()))
-        >>> found.transfer.tolist(), found.first.tolist(), [kinds_told(k) for k in found.kinds.tolist()]
+        >>> found.transfer.tolist(), found.first.tolist(), [kind_told(k) for k in found.kind.tolist()]
         ([0, 1, 2], [0, 1, 3], ['tensor', 'tensor and expert'])
         """
         assert tasks.kind is not None
@@ -84,7 +92,7 @@ class Bursts:
             network=network, tasks=tasks, parts=parts, ready_us=ready_us, end_us=end_us,
             transfer=transfer, first=np.append(first, len(transfer)), stage=stage[transfer[first]],
             iteration=parts.iteration[transfer[first]],
-            kinds=np.bitwise_or.reduceat(bits, first) if len(first) else bits,
+            reasons=np.bitwise_or.reduceat(bits, first) if len(first) else bits,
         )  # fmt: skip
 
     @cached_property
@@ -95,12 +103,39 @@ class Bursts:
     def asked(self) -> tuple[NDArray[np.intp], NDArray[np.float64], NDArray[np.intp]]:
         """Return circuits by burst, the bytes that it asks of each, and where each burst begins."""
         burst = np.full(self.tasks.transfers, -1)
-        burst[self.transfer] = np.repeat(np.arange(len(self.kinds)), np.diff(self.first))
-        return _by_phase(self.network, self.tasks, burst, len(self.kinds))
+        burst[self.transfer] = np.repeat(np.arange(len(self.reasons)), np.diff(self.first))
+        return _by_phase(self.network, self.tasks, burst, len(self.reasons))
+
+    @cached_property
+    def kind(self) -> NDArray[np.int64]:
+        """Return the kind of each burst: that of the first like it in its stage, or of the nearest. [bursts]
+
+        In the order in which they come, kinds of a stage that are sent for the same reasons have the numbers
+        0, 1, ... above the bits of these.
+        """
+        circuit, asked_bytes, start = self.asked()
+        found = self.reasons.copy()
+        first_of: dict[tuple[int, int], list[NDArray[np.float64]]] = {}
+        known: dict[tuple[int, int, bytes, bytes], int] = {}
+        rounded = asked_bytes.astype(np.float32)
+        for burst, (a, b) in enumerate(_spans(start)):
+            where = int(self.stage[burst]), int(self.reasons[burst])
+            same = (*where, circuit[a:b].tobytes(), rounded[a:b].tobytes())
+            if same not in known:
+                demand = np.zeros(len(self.network.circuit_src))
+                demand[circuit[a:b]] = asked_bytes[a:b]
+                firsts = first_of.setdefault(where, [])
+                moved = [moved_part(each, demand) for each in firsts]
+                if not moved or (min(moved) > _MOVED and len(firsts) < _MOST_ALIKE):
+                    moved.append(0.0)
+                    firsts.append(demand)
+                known[same] = moved.index(min(moved))
+            found[burst] += known[same] << _REASONS
+        return found
 
     def runs(self, circuits_of: Mapping[int, int]) -> Runs:
         """Return the runs of bursts of kinds that share circuits: those with the same number in a table."""
-        shared = np.array([circuits_of[kinds] for kinds in self.kinds.tolist()], dtype=np.int64)
+        shared = np.array([circuits_of[kind] for kind in self.kind.tolist()], dtype=np.int64)
         key = np.stack([self.stage, self.iteration, shared])
         first = np.flatnonzero(np.append(True, (np.diff(key) != 0).any(axis=0)))
         last = np.append(first[1:], len(shared)) - 1
@@ -172,13 +207,24 @@ class Runs:
         return JobPhases(phases=phases)
 
 
-def kinds_told(kinds: int) -> str:
-    """Return a set of kinds in words.
+def reasons_of(kind: int) -> int:
+    """Return why a kind of burst is sent.
 
-    >>> kinds_told(0b101)
-    'tensor and expert'
+    >>> reasons_of(0b101 + (1 << 5))
+    5
     """
-    return " and ".join(kind for number, kind in enumerate(TRAFFIC_KINDS) if kinds >> number & 1)
+    return kind % (1 << _REASONS)
+
+
+def kind_told(kind: int) -> str:
+    """Return a kind of burst in words.
+
+    >>> kind_told(0b101), kind_told(0b101 + (1 << 5))
+    ('tensor and expert', 'tensor and expert (2)')
+    """
+    told = " and ".join(reason for bit, reason in enumerate(TRAFFIC_KINDS) if kind >> bit & 1)
+    number = kind >> _REASONS
+    return f"{told} ({number + 1})" if number else told
 
 
 def _ended(ends_us: NDArray[np.float64], at_us: NDArray[np.float64]) -> NDArray[np.intp]:

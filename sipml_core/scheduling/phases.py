@@ -23,7 +23,7 @@ from sipml_core.scheduling.driver import (
 )
 from sipml_core.scheduling.jobphases import JobPhases, Phase
 from sipml_core.scheduling.kindchoice import KindEstimates, Sharing, span_us
-from sipml_core.scheduling.kindphases import MOST_PHASES, Bursts, kinds_told
+from sipml_core.scheduling.kindphases import MOST_PHASES, Bursts, kind_told
 
 if TYPE_CHECKING:
     from sipml_core.engine import CircuitSettings
@@ -292,6 +292,6 @@ def _told_groups(sharing: Sharing) -> str:
     ': tensor or tensor and expert, pipeline, gradient'
     """
     of_group: dict[int, list[str]] = {}
-    for kinds, group in sharing.items():
-        of_group.setdefault(group, []).append(kinds_told(kinds))
+    for kind, group in sharing.items():
+        of_group.setdefault(group, []).append(kind_told(kind))
     return ": " + ", ".join([*(" or ".join(of_group[group]) for group in sorted(of_group)), "gradient"])

@@ -29,12 +29,11 @@ BYTES_PER_US = 12_500.0
 
 
 def chain(*sent):
-    """GPU 0 sends one after the other: kinds, and what each takes at 100 Gbps. [us]"""
+    """GPU 0 sends one after the other: kinds, what each takes at 100 Gbps [us], and to whom, if not `TO`."""
     builder = TaskBuilder(6)
-    kinds, sizes_us = zip(*sent, strict=True)
-    nodes = builder.transfers(
-        [0] * len(sent), [TO[kind] for kind in kinds], np.array(sizes_us) * BYTES_PER_US, 0, kind=list(kinds)
-    )
+    kinds, sizes_us, to = zip(*((*each, TO[each[0]])[:3] for each in sent), strict=True)
+    sizes = np.array(sizes_us) * BYTES_PER_US
+    nodes = builder.transfers([0] * len(sent), list(to), sizes, 0, kind=list(kinds))
     builder.depend(nodes[:-1], nodes[1:])
     return builder.build()
 
@@ -104,6 +103,14 @@ def test_kinds_share_circuits_where_changes_cost_more(drivers, reconfiguration_u
     apart = found[0].note.endswith("phases of the job: tensor, expert, gradient")
     assert apart == (reconfiguration_us < 17)
     assert len({driver.choice for driver in found}) == len(found)
+
+
+def test_bursts_between_other_pairs_are_of_another_kind(drivers):
+    """Tensors to 1 and to 2 in turn have circuits in turn, as tensors and experts have: 66 us."""
+    tasks = chain((TENSOR, 10, 1), (TENSOR, 10, 2), (TENSOR, 10, 1), (TENSOR, 10, 2), (GRADIENT, 10, 3))
+    driver = drivers(tasks, 4.0)[0]
+    assert simulate(tasks, driver.network, driver=driver).total_us == pytest.approx(66.0)
+    assert driver.note.endswith(": tensor, tensor (2), gradient")
 
 
 def test_a_job_of_one_kind_has_the_phases_of_activations_and_gradients(drivers):
@@ -215,7 +222,7 @@ def test_what_the_end_of_a_phase_waits_for_counts_in_it(seed):
     tasks, parts = any_job(seed)
     _, network = network_of(tasks, 5.0, 1)
     bursts = bursts_of(network, tasks, parts)
-    phases = bursts.runs({kinds: kinds for kinds in bursts.kinds.tolist()}).phases().phases
+    phases = bursts.runs({kind: kind for kind in bursts.kind.tolist()}).phases().phases
     total_bytes, ended = np.zeros(len(network.circuit_src)), np.zeros(tasks.nodes, dtype=bool)
     edges = np.repeat(np.arange(tasks.nodes), np.diff(tasks.succ_start)), tasks.successors
     for phase in phases:
