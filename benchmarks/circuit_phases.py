@@ -64,6 +64,11 @@ JOBS = (
         gpus=16, gbps=3200, gpu="h100", plan=MIXTRAL, network=ring(8),
     ),
     Job(
+        told="Mixtral, 4 layers, mp 2, ep 8",
+        workload={"name": "hf", "sequence": 2048}, layers=("mixtral-8x7b", 4),
+        gpus=16, gbps=800, gpu="h100", plan=MIXTRAL, network=ring(8),
+    ),
+    Job(
         told="Mixtral, 4 layers, mp 2, pp 2, ep 8",
         workload={"name": "hf", "sequence": 2048}, layers=("mixtral-8x7b", 4),
         gpus=32, gbps=800, gpu="h100", plan={**MIXTRAL, "pp": 2, "global_batch": 64}, network=ocs(12),

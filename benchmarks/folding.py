@@ -8,7 +8,16 @@ from __future__ import annotations
 import time
 from typing import Any
 
-from sipml_core.cases import Case, Clock, Reuse, balanced_graph, compile_case, op_graph, simulate_case
+from sipml_core.cases import (
+    Case,
+    Clock,
+    Reuse,
+    balanced_graph,
+    compile_case,
+    op_graph,
+    op_layout,
+    simulate_case,
+)
 from sipml_core.experiment import read_experiment
 from sipml_core.model import Prices
 from sipml_core.plugin import load
@@ -59,7 +68,8 @@ def main() -> None:
             case = Case.of(experiment, job, interconnect, plan)
             graph = reuse(op_graph, job.workload, plan.local_batch, case.precision)
             prices = Prices.flat(interconnect.cluster.bandwidth_gbps)
-            reuse(balanced_graph, graph, job.table.layout, case.gpu, interconnect.cluster, plan, prices)
+            layout = reuse(op_layout, graph, job.table.layout, case.gpu, interconnect.cluster, plan, prices)
+            reuse(balanced_graph, graph, layout, case.gpu, interconnect.cluster, plan)
             lower_s, simulate_s, iteration_us, groups = timed(case, reuse)
             label = interconnect.label
             print(f"{label:30} {groups:>10} {lower_s:8.3f} {simulate_s:10.3f} {iteration_us:16.6f}")

@@ -72,11 +72,11 @@ class Phases:
 
 def watch_all(phases: Phases, schedulers: list[type]) -> None:
     """Watch each step of a case where it is called."""
-    from sipml_core.cases import compilation, preparation, simulating, steps, variants
+    from sipml_core.cases import compilation, preparation, simulating, variants
     from sipml_core.lowering import Pairs
     from sipml_core.model import Network
 
-    phases.watch("layout", steps, "op_layout")
+    phases.watch("layout", variants, "op_layout")
     phases.watch("partition", variants, "balanced_graph")
     phases.watch("placement", variants, "placed")
     phases.watch("memory", variants, "memory_need")

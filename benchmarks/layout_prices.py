@@ -4,8 +4,9 @@
     python docs/results.py                  # the table in docs/electrical.md
 
 layout_prices.csv: the iteration of the Transformer on 1024 V100s, global batch 4096, with the layout `auto`
-that is chosen with the price of the network (an eighth of a server's uplink for a GPU's gradients), with that
-of a GPU which sends alone, and with its port's; the fastest exchange and all-reduce. Half a minute.
+that is chosen with the price of all GPUs at once (an eighth of a server's uplink for a GPU's gradients), with
+that of a GPU which sends alone, and with its port's; and that of a run, which keeps the fastest of them; the
+fastest exchange and all-reduce. Half a minute.
 """
 
 from __future__ import annotations
@@ -15,11 +16,12 @@ import csv
 from itertools import product
 from pathlib import Path
 
-from sipml_core.cases import Case, Clock, Reuse
+from sipml_core.cases import Case, Clock, Reuse, simulate_variants
 from sipml_core.cases.compilation import prepared_by_rules
+from sipml_core.cases.networkprices import network_prices
 from sipml_core.cases.simulating import fastest_variant
-from sipml_core.cases.steps import built_fabric, network_prices
-from sipml_core.cases.variants import group_shape, offered_exchanges, variants_of
+from sipml_core.cases.steps import built_fabric
+from sipml_core.cases.variants import chosen_layouts, exchanging, group_shape, offered_exchanges, variants_of
 from sipml_core.experiment import read_experiment
 from sipml_core.model import Prices
 from sipml_core.plugin import Registry, load
@@ -28,7 +30,7 @@ BANDWIDTHS_GBPS, UPLINKS_GBPS, DEGREES = (512, 2048, 8192), (200, 400), (2, 4, 8
 
 
 def times_us(registry: Registry, gbps: float, uplink_gbps: float, mp: int) -> tuple[float, ...]:
-    """Return the iteration with the price of the network, of a GPU alone, and of its port. [us]"""
+    """Return the iteration with the price of all GPUs, of one alone, and of its port; and that kept. [us]"""
     tables = {
         "title": "layout-prices",
         "cluster": {"gpus": 1024, "bandwidth_gbps": gbps},
@@ -51,15 +53,17 @@ def times_us(registry: Registry, gbps: float, uplink_gbps: float, mp: int) -> tu
     group = group_shape(fabric, case.plan, own, gbps)
 
     def least_us(prices: Prices) -> float:
+        (layout,) = chosen_layouts(case, [prices], reuse)
         prepared = [
             variant
             for exchange in offered_exchanges(case, group)
-            for found in variants_of(case, fabric, exchange, group, prices, reuse)
+            for found in variants_of(case, fabric, exchanging(case, fabric, exchange, group), layout, reuse)
             for variant in prepared_by_rules(found, reuse)
         ]
         return fastest_variant(prepared, Clock(None), timeline=False).row.iteration_us
 
-    return tuple(map(least_us, (own, *others)))
+    kept_us = simulate_variants(case, reuse, Clock(None)).row.iteration_us
+    return (*map(least_us, (own, *others)), kept_us)
 
 
 def main() -> None:
@@ -68,7 +72,7 @@ def main() -> None:
     asked, registry = parser.parse_args(), load()
     with (asked.out / "layout_prices.csv").open("w", encoding="utf-8", newline="") as file:
         table = csv.writer(file, lineterminator="\n")
-        table.writerow(("bandwidth_gbps", "uplink_gbps", "mp", "own_us", "alone_us", "port_us"))
+        table.writerow(("bandwidth_gbps", "uplink_gbps", "mp", "own_us", "alone_us", "port_us", "kept_us"))
         for gbps, uplink_gbps, mp in product(BANDWIDTHS_GBPS, UPLINKS_GBPS, DEGREES):
             table.writerow((gbps, uplink_gbps, mp, *times_us(registry, gbps, uplink_gbps, mp)))
             file.flush()

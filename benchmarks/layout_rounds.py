@@ -19,9 +19,10 @@ from pathlib import Path
 
 from sipml_core.cases import Case, Clock, Reuse, run_experiment
 from sipml_core.cases.compilation import prepared_by_rules
+from sipml_core.cases.networkprices import network_prices
 from sipml_core.cases.simulating import fastest_variant
-from sipml_core.cases.steps import built_fabric, network_prices
-from sipml_core.cases.variants import group_shape, offered_exchanges, variants_of
+from sipml_core.cases.steps import built_fabric
+from sipml_core.cases.variants import chosen_layouts, exchanging, group_shape, offered_exchanges, variants_of
 from sipml_core.errors import InfeasibleError
 from sipml_core.experiment import Experiment, read_experiment
 from sipml_core.model import Prices
@@ -64,7 +65,9 @@ def least_us(experiment: Experiment) -> float:
     for exchange, inside, across in product(offered_exchanges(case, group), PARTS, PARTS):
         prices = Prices(group_gbps=gbps * inside, replica_gbps=gbps * across)
         with suppress(InfeasibleError):
-            for variant in variants_of(case, fabric, exchange, group, prices, reuse):
+            way = exchanging(case, fabric, exchange, group)
+            (chosen,) = chosen_layouts(case, [prices], reuse)
+            for variant in variants_of(case, fabric, way, chosen, reuse):
                 graph = variant.placement.graph
                 layout = exchange.name, *graph.split_dim, *graph.parts.tolist(), *graph.duplicated
                 if layout not in times_us:

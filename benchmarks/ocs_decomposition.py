@@ -1,6 +1,6 @@
 """Weighted permutations on parallel switches: makespan over the bound, planning time, and on the engine.
 
-    python benchmarks/ocs_decomposition.py [--gpus N ...] [--drained N ...] [--out FOLDER]
+    python benchmarks/ocs_decomposition.py [--gpus N ...] [--drained N ...] [--mp M ...] [--out FOLDER]
 
 decomposition.csv: five shapes of traffic; `delay` is the time to set a switch, as a part of the time that the
 busiest port needs on all its links. Columns: makespan over `Decomposition.bound_us`, configurations, and the
@@ -9,6 +9,10 @@ processor time of a whole `decompose` call and of one `ocs_match` of it, the lea
 draining.csv: every pair's bytes of a matrix ready at the start, sent on the engine over 4 switches that are
 re-planned every 100 us and dark for 20 us: time until the last byte has left, over the bound, by scheduler
 and estimator, and the plans that were made.
+
+decomposed_jobs.csv: whole jobs, the Transformer on 32 V100s with a sample each, the faster of both exchanges,
+switches re-planned as above: an iteration with `ocs-exact`, and with `ocs-decompose` in every plan
+(`always = true`). Three minutes.
 """
 
 from __future__ import annotations
@@ -27,7 +31,9 @@ from sipml_ocs import decompose
 from sipml_ocs.decomposition import makespan_bound_us, transfer_times_us
 from sipml_ocs.kernel import match
 
+from sipml_core.cases import run_experiment
 from sipml_core.engine import simulate
+from sipml_core.experiment import read_experiment
 from sipml_core.model import Cluster, Network, TaskBuilder, TrafficMatrix
 from sipml_core.plugin import load
 from sipml_core.scheduling import ScheduledCircuits, job_bytes
@@ -149,6 +155,27 @@ def drained(shape: str, gpus: int, switches: int = 4) -> Iterable[dict[str, obje
             }
 
 
+def on_a_job(mp: int, switches: int, gbps: float) -> dict[str, object]:
+    """An iteration with either scheduler."""
+    ocs = {"name": "sip-ocs", "switches": switches, "interval_us": 100, "reconfiguration_us": 20}
+    cycles = {"name": "ocs-decompose", "always": True}
+    tables = {
+        "title": "decomposed-jobs",
+        "cluster": {"gpus": 32, "bandwidth_gbps": gbps},
+        "workload": {"name": "transformer"},
+        "plan": {"mp": mp, "global_batch": 32, "layout": "auto"},
+        "topology": [{**ocs, "label": "exact"}, {**ocs, "label": "cycles", "scheduler": cycles}],
+    }
+    exact, decomposed_job = run_experiment(read_experiment(tables, load())).cases
+    return {
+        "mp": mp,
+        "switches": switches,
+        "bandwidth_gbps": gbps,
+        "exact_us": exact.iteration_us,
+        "decompose_us": decomposed_job.iteration_us,
+    }
+
+
 def written(path: Path, rows: Iterable[dict[str, object]]) -> None:
     """Write rows as they come, to a file and to the terminal."""
     with path.open("w", encoding="utf-8", newline="") as file:
@@ -165,12 +192,18 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--gpus", type=int, nargs="*", default=[64, 256, 1024])
     parser.add_argument("--drained", type=int, nargs="*", default=[16, 64])
+    parser.add_argument("--mp", type=int, nargs="*", default=[4, 8, 16])
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     asked = parser.parse_args()
-    points = itertools.product(SHAPES, asked.gpus, (4, 16), (0.01, 0.1))
-    written(asked.out / "decomposition.csv", (decomposed(*point) for point in points))
-    drains = itertools.product(SHAPES, asked.drained)
-    written(asked.out / "draining.csv", (row for point in drains for row in drained(*point)))
+    if asked.gpus:
+        points = itertools.product(SHAPES, asked.gpus, (4, 16), (0.01, 0.1))
+        written(asked.out / "decomposition.csv", (decomposed(*point) for point in points))
+    if asked.drained:
+        drains = itertools.product(SHAPES, asked.drained)
+        written(asked.out / "draining.csv", (row for point in drains for row in drained(*point)))
+    if asked.mp:
+        jobs = itertools.product(asked.mp, (4, 8, 16), (500, 2000))
+        written(asked.out / "decomposed_jobs.csv", (on_a_job(*job) for job in jobs))
 
 
 if __name__ == "__main__":

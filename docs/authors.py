@@ -75,5 +75,6 @@ ADVANCED = {
         "TreatsAlike",
         "UnsharedFabric",
     ),
-    "plugin": ("installed",),
+    "plugin": ("Deferred", "installed"),
+    "lazy": ("files_when_asked",),
 }

@@ -17,7 +17,18 @@ from pathlib import Path
 
 sys.path.insert(0, str(Path(__file__).resolve().parent))
 
-from result_tables import choices, circuit_figures, circuits, common, jobs, measured, networks, paper, servers
+from result_tables import (
+    choices,
+    circuit_figures,
+    circuit_jobs,
+    circuits,
+    common,
+    jobs,
+    measured,
+    networks,
+    paper,
+    servers,
+)
 
 PAGES = (
     "which-network.md", "photonic.md", "validation.md", "communication.md", "reproduction.md",
@@ -31,6 +42,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     **measured.BLOCKS,
     **networks.BLOCKS,
     **circuits.BLOCKS,
+    **circuit_jobs.BLOCKS,
     **jobs.BLOCKS,
     **choices.BLOCKS,
 }

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import difflib
 from collections.abc import Iterable
 from typing import Any
 
@@ -68,6 +67,8 @@ def brief(text: str) -> str:
 
 def nearest(name: str, known: Iterable[str]) -> str | None:
     """The known name closest to a mistyped one, or None if nothing is close."""
+    import difflib  # only here: most commands never need it
+
     close = difflib.get_close_matches(name[:SHOWN_LETTERS], list(known), n=1, cutoff=0.5)
     return close[0] if close else None
 

@@ -184,10 +184,10 @@ def phases() -> str:
     lines = []
     for job in dict.fromkeys(row["job"] for row in found):
         mine = {(row["replan"], row["reconfiguration_us"]): row for row in found if row["job"] == job}
-        once = next((row["iteration_us"] for row in mine.values() if row["replan"] == "once"), None)
-        told = {None: "", "": ": set once, pairs are left out"}.get(once) or (
-            f": set once {float(once) / 1e3:.1f} ms" if once else ""
-        )
+        told = ""
+        for row in (row for row in mine.values() if row["replan"] == "once"):
+            us = row["iteration_us"]
+            told = f": set once {float(us) / 1e3:.1f} ms" if us else ": set once, pairs are left out"
         shown = [PLANNED[0]]
         for way in PLANNED[1:]:
             # A way that is never another run than the one before has no line.

@@ -48,27 +48,32 @@ def khop_waste() -> str:
 
 
 def layout_prices() -> str:
-    """Return what layouts on Elect-Cluster take by the price of counterparts, and how far the best is."""
+    """Return what layouts on Elect-Cluster take by the price of counterparts, and what the fastest gains."""
     found = common.rows("layout_prices")
     if not found:
         return common.missing("layout_prices")
-    names = {"own_us": "of the network", "alone_us": "of a GPU alone", "port_us": "of the port"}
+    names = {
+        "own_us": "all at once",
+        "alone_us": "a GPU alone",
+        "port_us": "its port",
+        "kept_us": "kept",
+    }
     lines = [
         [f"{row['bandwidth_gbps']}, {row['uplink_gbps']}", row["mp"]]
         + [f"{float(row[name]) / 1e3:.1f}" for name in names]
         for row in found
     ]
-    # The best degree with the price of the network, over the best with any. [points]
+    # The best degree with the price of all GPUs at once, over the best of what is kept. [points]
     ratios = []
     for point in dict.fromkeys((row["bandwidth_gbps"], row["uplink_gbps"]) for row in found):
         mine = [row for row in found if (row["bandwidth_gbps"], row["uplink_gbps"]) == point]
         own_us = min(float(row["own_us"]) for row in mine)
-        ratios.append(own_us / min(float(row[name]) for row in mine for name in names))
-    worst = max(float(row["own_us"]) / min(float(row[name]) for name in names) for row in found)
+        ratios.append(own_us / min(float(row["kept_us"]) for row in mine))
+    most = max(float(row["own_us"]) / float(row["kept_us"]) for row in found)
     return (
         common.table(["GPU, uplink [Gbps]", "mp", *names.values()], lines)
-        + f"\nAt one degree another price is up to {worst:.2f} times as fast; at the best degree, which a "
-        f"search takes, up to {max(ratios):.3f} times.\n"
+        + f"\nAt one degree the layout that is kept is up to {most:.2f} times as fast as that of all at "
+        f"once; at the best degree, which a search takes, up to {max(ratios):.3f} times.\n"
     )
 
 

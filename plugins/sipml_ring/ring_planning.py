@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from pkgutil import resolve_name
 from typing import Any
 
 import numpy as np
@@ -10,7 +11,6 @@ import numpy as np
 from sipml_core.errors import ConfigError, unknown
 from sipml_core.model import TrafficMatrix
 from sipml_ring.circuits import RingCircuits
-from sipml_ring.fast import ring_fast
 from sipml_ring.ring_plan import RingPlan
 
 #: Below, wavelengths / demand would overflow, and bisection on it never end.
@@ -134,10 +134,9 @@ def _same_ring(control: RingCircuits, old: RingCircuits) -> None:
 
 
 def _algorithm(name: str) -> Algorithm:
-    from sipml_ring.ilp import ring_ilp  # HiGHS takes long to import
-    from sipml_ring.mcf import ring_mcf
-
-    known: dict[str, Algorithm] = {"ring-fast": ring_fast, "ring-ilp": ring_ilp, "ring-mcf": ring_mcf}
+    # Only the one that is asked for: HiGHS, of the other two, takes long to import.
+    known = {"ring-fast": "fast:ring_fast", "ring-ilp": "ilp:ring_ilp", "ring-mcf": "mcf:ring_mcf"}
     if name not in known:
         raise ConfigError(unknown("ring algorithm", name, known))
-    return known[name]
+    algorithm: Algorithm = resolve_name(f"sipml_ring.{known[name]}")
+    return algorithm

@@ -9,13 +9,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.cases.steps import (
-    built_fabric,
-    check_scheduler,
-    circuits_for,
-    library_on,
-    network_prices,
-)
+from sipml_core.cases.networkprices import network_prices
+from sipml_core.cases.steps import built_fabric, check_scheduler, circuits_for, library_on
 from sipml_core.cases.variants import exchange_trees, group_shape, replica_shape
 from sipml_core.engine import simulate
 from sipml_core.errors import ConfigError, InfeasibleError, unknown

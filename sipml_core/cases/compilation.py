@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Hashable, Iterator, Sequence
 from contextlib import suppress
-from typing import TypeVar
+from typing import Protocol, TypeVar
 
 import attrs
 import numpy as np
@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sipml_core.cases.case import Case
 from sipml_core.cases.circuitprices import circuit_prices
 from sipml_core.cases.gating import gating_pairs
+from sipml_core.cases.networkprices import layout_prices, network_prices, price_note
 from sipml_core.cases.preparation import CompiledCase, PreparedCase, first_capacity_gbps, prepared_variant
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import (
@@ -22,11 +23,14 @@ from sipml_core.cases.steps import (
     group_template,
     library_on,
     lowered,
-    network_prices,
 )
 from sipml_core.cases.variants import (
+    Exchanging,
     Variant,
+    check_room,
+    chosen_layouts,
     exchange_trees,
+    exchanging,
     gpus_of,
     group_shape,
     offered_exchanges,
@@ -35,9 +39,25 @@ from sipml_core.cases.variants import (
 from sipml_core.errors import InfeasibleError
 from sipml_core.lowering import Lowering, Pairs, replica_tasks
 from sipml_core.model import Network, Prices
-from sipml_core.scheduling import GATING, PhasedCircuits, rules_to_try
+from sipml_core.partition import Layout
+from sipml_core.scheduling import GATING, PhasedCircuits, ScheduledCircuits, rules_to_try
+
+#: Rounds of layout and circuits in an estimate, at most: later ones were never the fastest.
+ESTIMATED_ROUNDS = 2
+
+
+class _Planned(Protocol):
+    """A variant with its first circuits."""
+
+    @property
+    def variant(self) -> Variant: ...
+
+    @property
+    def circuits(self) -> ScheduledCircuits | None: ...
+
 
 T = TypeVar("T")
+P = TypeVar("P", bound=_Planned)
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -49,6 +69,7 @@ class CaseTraffic:
     pairs: Pairs
     #: All `pairs.tasks` on the fabric, and what each link carries under the first circuits.
     network: Network
+    circuits: ScheduledCircuits | None
     #: [links] [Gbps]
     capacity_gbps: NDArray[np.float64]
     #: Of one circuit; 0 on packet networks.
@@ -68,7 +89,9 @@ def prepare_case(case: Case, reuse: Reuse) -> list[PreparedCase]:
         route for each pair that must talk.
     """
     found = _in_each_variant(case, reuse, prepared_by_rules)
-    return [*found, *_later_rounds(found, reuse)]
+    rounds = case.interconnect.circuit_keys.rounds or 1
+    later = _later_rounds(found, prepared_by_rules, rounds, reuse)
+    return [*found, *(attrs.evolve(each, round=number) for number, made in later for each in made)]
 
 
 def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
@@ -85,66 +108,113 @@ def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
 def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
     """Return what each variant would send, with the circuits of the whole job's traffic.
 
+    With layouts of later rounds, up to `ESTIMATED_ROUNDS`.
+
     Raises
     ------
     InfeasibleError
         As `prepare_case`.
     """
-    return _in_each_variant(case, reuse, lambda *given: [variant_traffic(*given)])
+
+    def step(variant: Variant, reuse: Reuse) -> list[CaseTraffic]:
+        return [variant_traffic(variant, reuse)]
+
+    found = _in_each_variant(case, reuse, step)
+    rounds = min(case.interconnect.circuit_keys.rounds or 1, ESTIMATED_ROUNDS)
+    return [*found, *(each for _, made in _later_rounds(found, step, rounds, reuse) for each in made)]
+
+
+def case_layouts(case: Case, reuse: Reuse) -> dict[Layout, Prices]:
+    """Return the layouts with which a case is tried, each with the price of its network that chooses it."""
+    fabric = reuse(built_fabric, case.interconnect.topology, case.interconnect.cluster)
+    prices = reuse(layout_prices, fabric, case.plan, case.interconnect.cluster.bandwidth_gbps)
+    return chosen_layouts(case, prices, reuse)
 
 
 def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], list[T]]) -> list[T]:
-    """Return what `step` makes of each variant that can run; `InfeasibleError` if none can."""
+    """Return what `step` makes of each variant that can run; `InfeasibleError` if none can.
+
+    First those with the layout that is chosen with the price of all GPUs at once.
+    """
     fabric = reuse(built_fabric, case.interconnect.topology, case.interconnect.cluster)
     check_scheduler(fabric, case.interconnect)
-    found: list[T] = []
-    refusals: list[InfeasibleError] = []
     gpu_gbps = case.interconnect.cluster.bandwidth_gbps
-    prices = reuse(network_prices, fabric, case.plan, gpu_gbps)
-    group = group_shape(fabric, case.plan, prices, gpu_gbps)
-    for exchange in offered_exchanges(case, group):
+    usual = reuse(network_prices, fabric, case.plan, gpu_gbps)
+    group = group_shape(fabric, case.plan, usual, gpu_gbps)
+    offered = offered_exchanges(case, group)
+    # Why each exchange cannot run, by its place among those offered; the first reason counts.
+    refusals: dict[int, InfeasibleError] = {}
+
+    ways: dict[int, Exchanging] = {}
+    for number, exchange in enumerate(offered):
         try:
-            variants = variants_of(case, fabric, exchange, group, prices, reuse)
-            found += [each for variant in variants for each in step(variant, reuse)]
+            ways[number] = exchanging(case, fabric, exchange, group)
         except InfeasibleError as error:
-            refusals.append(error)
+            refusals[number] = error
+
+    layouts: dict[Layout, Prices] = {}
+    if ways:
+        try:
+            check_room(case, reuse)
+            layouts = case_layouts(case, reuse)
+        except InfeasibleError as error:
+            refusals |= dict.fromkeys(ways, error)
+
+    found: list[T] = []
+    for layout, prices in layouts.items():
+        note = price_note(prices, usual) if len(layouts) > 1 else ""
+        for number, way in ways.items():
+            try:
+                variants = variants_of(case, fabric, way, layout, reuse)
+                noted = [attrs.evolve(variant, price_note=note) for variant in variants]
+                found += [each for variant in noted for each in step(variant, reuse)]
+            except InfeasibleError as error:
+                refusals.setdefault(number, error)
     if not found:
         raise refusals[0]  # on circuits that of the chain, which is the least limited
     return found
 
 
-def _later_rounds(first: list[PreparedCase], reuse: Reuse) -> list[PreparedCase]:
-    """Return the case with the layouts that are chosen with what circuits give, not only ports.
+def _later_rounds(
+    first: Sequence[P], step: Callable[[Variant, Reuse], list[P]], rounds: int, reuse: Reuse
+) -> Iterator[tuple[int, list[P]]]:
+    """Yield what `step` makes of the layouts that are chosen with what circuits give, with their rounds.
 
     Circuits are planned for the traffic of a layout, the layout is chosen again with what they give, and so
     on, until it is one that was there or all `rounds` are over; with each exchange that can run.
+
+    Parameters
+    ----------
+    first
+        What `step` made of the layouts that are chosen with what ports give.
     """
-    found: list[PreparedCase] = []
     exchanges = {prepared.variant.exchange.name: prepared for prepared in reversed(first)}
     for latest in exchanges.values():
         variant, prices = latest.variant, Prices.flat(latest.variant.case.interconnect.cluster.bandwidth_gbps)
-        case, seen = variant.case, {_layout_of(latest)}
+        case = variant.case
+        seen = {_layout_of(each) for each in first if each.variant.exchange is variant.exchange}
         if case.plan.mp == 1 or case.job.table.layout != "auto" or latest.circuits is None:
             continue
-        for number in range(2, case.interconnect.circuit_keys.rounds + 1):
+        for number in range(2, rounds + 1):
             assert latest.circuits is not None
             prices = circuit_prices(
                 latest.circuits.plan, gpus_of(variant.fabric, case.plan), case.plan.mp, prices
             )
             try:
-                chosen = variants_of(case, variant.fabric, variant.exchange, variant.group, prices, reuse)
-                made = [each for one in chosen for each in prepared_by_rules(one, reuse)]
+                way = exchanging(case, variant.fabric, variant.exchange, variant.group)
+                (layout,) = chosen_layouts(case, [prices], reuse)
+                chosen = variants_of(case, variant.fabric, way, layout, reuse)
+                made = [each for one in chosen for each in step(one, reuse)]
             except InfeasibleError:
                 break
             latest = made[0]
             if _layout_of(latest) in seen:
                 break
             seen.add(_layout_of(latest))
-            found += [attrs.evolve(each, round=number) for each in made]
-    return found
+            yield number, made
 
 
-def _layout_of(prepared: PreparedCase) -> tuple[Hashable, ...]:
+def _layout_of(prepared: _Planned) -> tuple[Hashable, ...]:
     """Return what tells the layout of a case from others."""
     graph = prepared.variant.placement.graph
     return tuple(graph.split_dim), tuple(graph.parts.tolist()), tuple(graph.duplicated)
@@ -210,6 +280,7 @@ def variant_traffic(variant: Variant, reuse: Reuse) -> CaseTraffic:
         lowering=lowering,
         pairs=pairs,
         network=driven.network,
+        circuits=driven.circuits,
         capacity_gbps=first_capacity_gbps(driven),
         circuit_gbps=control.circuit_gbps if control else 0.0,
     )

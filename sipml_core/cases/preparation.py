@@ -75,6 +75,8 @@ class CompiledCase:
             notes.append("Algorithm 1 did not converge; a fallback placement is used")
         if self.plan.exchange not in ("direct", "auto") and self.plan.mp > 1:
             notes.append(f"GPUs of a group exchange by {self.variant.exchange.name!r}")
+        if self.variant.price_note:
+            notes.append(self.variant.price_note)
         if len(self.variant.grid) > 1:
             shape = " x ".join(map(str, self.variant.grid))
             notes.append(f"rows of experts are passed on over a grid of {shape} replicas, axis by axis")

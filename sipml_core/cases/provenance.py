@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import platform
 from functools import cache
 from importlib.metadata import PackageNotFoundError, entry_points, version
@@ -54,8 +53,10 @@ def _version(name: str) -> str:
 def hashes_of_files(experiment: Experiment) -> dict[str, str]:
     """Return the SHA-256 of each file that an option names, by its absolute name."""
     names = {name for component in components_of(experiment) for name in files_of(component)}
-    return {
-        name: hashlib.sha256(Path(name).read_bytes()).hexdigest()
-        for name in sorted(names)
-        if Path(name).is_file()
-    }
+    return {name: _sha256(Path(name)) for name in sorted(names) if Path(name).is_file()}
+
+
+def _sha256(path: Path) -> str:
+    import hashlib  # only here: it loads OpenSSL, and few experiments name files
+
+    return hashlib.sha256(path.read_bytes()).hexdigest()

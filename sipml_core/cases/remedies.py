@@ -186,10 +186,11 @@ def gains(
     """
     reuse = Reuse()
     found = []
-    count = len(usual_remedies(_variant_of(case, row, reuse), links))
+    which = _variant_of(case, row, reuse)
+    count = len(usual_remedies(prepared_variants(case, reuse)[which].compiled(), links))
     for number in range(count):
         # Compiled afresh: who plans circuits remembers the run before.
-        compiled = _variant_of(case, row, reuse)
+        compiled = prepared_variants(case, reuse)[which].compiled()
         remedy = usual_remedies(compiled, links)[number]
         part = progress.part(number, of=count).named(remedy.name)
         iteration_us = simulate_case(remedy.change(compiled), Clock(), part).row.measured_us
@@ -198,18 +199,22 @@ def gains(
     return sorted(found, key=lambda gain: -gain.saved)
 
 
-def _variant_of(case: Case, row: CaseResult, reuse: Reuse) -> CompiledCase:
-    """Return the variant of a case that a row is of: the one that runs in the same time."""
+def _variant_of(case: Case, row: CaseResult, reuse: Reuse) -> int:
+    """Return which variant of a case a row is of: the one that runs in the same time."""
+    variants = prepared_variants(case, reuse)
     alike = [
-        each
-        for each in prepared_variants(case, reuse)
+        number
+        for number, each in enumerate(variants)
         if (each.plan.exchange, each.plan.all_reduce) == (row.exchange, row.all_reduce)
     ]
     if not alike:
         raise SipmlError(f"{case.name} has no variant with exchange {row.exchange!r} any more")
-    if len(alike) > 1:  # they differ in what circuits are planned for
-        again = [each for each in prepared_variants(case, reuse)
-                 if (each.plan.exchange, each.plan.all_reduce) == (row.exchange, row.all_reduce)]  # fmt: skip
-        times = [simulate_case(each.compiled(), Clock(), timeline=False).row.measured_us for each in again]
-        alike = [alike[int(np.argmin(np.abs(np.array(times) - row.measured_us)))]]
-    return alike[0].compiled()
+    if len(alike) == 1:
+        return alike[0]
+
+    # They differ in how ops are cut, or in what circuits are planned for.
+    def apart_us(number: int) -> float:
+        found = simulate_case(variants[number].compiled(), Clock(), timeline=False)
+        return abs(found.row.measured_us - row.measured_us)
+
+    return min(alike, key=apart_us)

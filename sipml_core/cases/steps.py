@@ -138,59 +138,19 @@ def op_layout(
     )  # fmt: skip
 
 
-def network_prices(fabric: Fabric, plan: Plan, gpu_gbps: float) -> Prices:
-    """Return what the fabric gives a GPU that sends to all of its group, and to its counterpart, at once.
-
-    Pairs send equally, all groups at the same time; a link that they share divides its capacity. What
-    circuits will be given to a pair is not known yet: there only the ports count.
-    """
-    # GPU at each position, and GPU of each device of each replica. [gpus], [dp, replica]
-    gpu_at = np.arange(plan.gpus, dtype=np.int32) if fabric.hints.order is None else fabric.hints.order
-    gpu_of = gpu_at[plan.positions]
-    group = gpu_of[0, : plan.mp]
-    src, dst = (ends.reshape(-1) for ends in np.meshgrid(group, group, indexing="ij"))
-    inside = src != dst
-    return Prices(
-        group_gbps=min(
-            gpu_gbps, max(plan.mp - 1, 1) * _pair_gbps(fabric, src[inside], dst[inside], gpu_gbps)
-        ),
-        replica_gbps=min(
-            gpu_gbps,
-            _pair_gbps(fabric, gpu_of.reshape(-1), np.roll(gpu_of, -1, axis=0).reshape(-1), gpu_gbps),
-        ),
-    )
-
-
-def _pair_gbps(
-    fabric: Fabric, src: NDArray[np.int32], dst: NDArray[np.int32], unlimited_gbps: float
-) -> float:
-    """Return what each pair gets where all send equally much at the same time. [Gbps]"""
-    if not len(src) or (src == dst).any():
-        return unlimited_gbps
-    routes = fabric.route(src, dst).flat()
-    fixed = routes.links < fabric.fixed_links
-    links, weight = routes.links[fixed], np.asarray(routes.weight)[fixed]
-    load = np.bincount(links, weights=weight, minlength=fabric.fixed_links)
-    used = load > 0
-    return float((fabric.link_gbps[used] / load[used]).min(initial=unlimited_gbps))
-
-
 def balanced_graph(
     graph: OpGraph,
-    layout: str,
+    layout: Layout,
     gpu: GpuModel,
     cluster: Cluster,
     plan: Plan,
-    prices: Prices,
     times: SliceTimes | None = None,
 ) -> BalancedGraph:
-    """Return the ops cut into sub-ops of about tau, along the dimensions that the named layout gives.
+    """Return the ops cut into sub-ops of about tau, along the dimensions of a layout.
 
     `times` are those of the graph, the GPU and the cluster; None: made here.
     """
-    times = times or slice_times(graph, gpu, cluster)
-    cuts = op_layout(graph, layout, gpu, cluster, plan, prices, times)
-    return partition(graph, gpu, cluster, mp=plan.mp, tau_us=plan.tau_us, layout=cuts, times=times)
+    return partition(graph, gpu, cluster, mp=plan.mp, tau_us=plan.tau_us, layout=layout, times=times)
 
 
 def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: Plan) -> Placement:
@@ -304,7 +264,7 @@ def whole_job(lowering: Lowering, jitter: float, seed: int) -> TaskGraph:
         return tasks
     sigma = np.sqrt(np.log1p(jitter**2))
     noise = np.random.default_rng(seed).lognormal(-(sigma**2) / 2, sigma, tasks.compute_tasks)
-    return attrs.evolve(tasks, duration_us=tasks.duration_us * noise)
+    return attrs.evolve(tasks, duration_us=tasks.duration_us * noise[lowering.by_group(tasks)])
 
 
 @attrs.frozen(kw_only=True, eq=False)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 import attrs
@@ -11,13 +11,14 @@ from numpy.typing import NDArray
 
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.steps import DegreesOfWorkload, balanced_graph, op_graph, placed, slice_times
+from sipml_core.cases.steps import DegreesOfWorkload, balanced_graph, op_graph, op_layout, placed, slice_times
 from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.lowering import MemoryUse, Trees, check_parameters, memory_need, replica_tasks
 from sipml_core.model import (
     Fabric,
     GroupShape,
     LinkTable,
+    OpGraph,
     Placement,
     PlacementLimits,
     Plan,
@@ -25,6 +26,7 @@ from sipml_core.model import (
     ReplicaShape,
     torus_filled,
 )
+from sipml_core.partition import Layout, SliceTimes
 from sipml_core.placement import check_reach, expert_grid, grid_peers, placement_limits
 from sipml_core.plugin import AllReduce, Exchange, WeightedOrder, WeightedRing
 
@@ -57,6 +59,8 @@ class Variant:
     in_network: bool = False
     #: Grid over which replicas pass on rows of experts, see `expert_grid`; of one axis: straight.
     grid: tuple[int, ...] = ()
+    #: What its layout was chosen with, where that is not what the network gives all GPUs at once.
+    price_note: str = ""
 
     @property
     def memory_bytes(self) -> float:
@@ -164,18 +168,28 @@ def _offered(named: str, known: Sequence[Any], shape: Any) -> list[Any]:
     return [component for component in known if component.offered(shape)]
 
 
-def variants_of(
-    case: Case, fabric: Fabric, exchange: Exchange, group: GroupShape, prices: Prices, reuse: Reuse
-) -> list[Variant]:
-    """Return the variants of a case with one exchange, one for each all-reduce that suits the fabric.
+@attrs.frozen(kw_only=True, eq=False)
+class Exchanging:
+    """A way to exchange inside groups that a fabric allows, and what it leaves to placement."""
+
+    exchange: Exchange
+    group: GroupShape
+    replicas: ReplicaShape
+    #: All-reduces that suit the fabric, and what each leaves a GPU to talk to its group.
+    all_reduces: tuple[tuple[AllReduce, PlacementLimits], ...]
+    #: See `Variant.grid`.
+    grid: tuple[int, ...]
+
+
+def exchanging(case: Case, fabric: Fabric, exchange: Exchange, group: GroupShape) -> Exchanging:
+    """Return the all-reduces that one exchange leaves peers for.
 
     Raises
     ------
     InfeasibleError
-        The plan does not fit the memory, or the degree and reach of the fabric, or its all-reduce the
-        servers.
+        The plan does not fit the degree and reach of the fabric, or its all-reduce the servers.
     """
-    plan, cluster = case.plan, case.interconnect.cluster
+    plan = case.plan
     reach_hops = None if plan.forwarding else fabric.hints.reach_hops
     check_reach(plan, reach_hops)
     replicas = replica_shape(fabric, plan)
@@ -205,30 +219,54 @@ def variants_of(
         except InfeasibleError:
             if plan.all_reduce != "auto":
                 raise
-    graph = reuse(
-        op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep,
-        case.job.key_copies(plan),
-    )  # fmt: skip
-    layout = case.job.table.layout
-    degrees = DegreesOfWorkload(job=case.job, precision=case.precision)
-    check_parameters(graph, plan, case.gpu.memory_bytes, degrees)
+    return Exchanging(exchange=exchange, group=group, replicas=replicas, all_reduces=tuple(suited), grid=grid)
+
+
+def check_room(case: Case, reuse: Reuse) -> None:
+    """Raise `InfeasibleError` if the parameters do not fit the memory, however ops are cut."""
+    graph, _ = _ops_of(case, reuse)
+    check_parameters(graph, case.plan, case.gpu.memory_bytes, _degrees_of(case))
+
+
+def chosen_layouts(case: Case, prices: Iterable[Prices], reuse: Reuse) -> dict[Layout, Prices]:
+    """Return each layout that prices choose, once, with the first of the prices that choose it."""
+    plan, cluster, named = case.plan, case.interconnect.cluster, case.job.table.layout
+    graph, times = _ops_of(case, reuse)
     # Only the layout that is chosen by cost depends on the network.
-    paid = prices if layout == "auto" else Prices.flat(cluster.bandwidth_gbps)
-    times = reuse(slice_times, graph, case.gpu, cluster)
-    balanced = reuse(balanced_graph, graph, layout, case.gpu, cluster, plan, paid, times)
+    tried = prices if named == "auto" and plan.mp > 1 else [Prices.flat(cluster.bandwidth_gbps)]
+    found: dict[Layout, Prices] = {}
+    for each in tried:
+        layout = reuse(op_layout, graph, named, case.gpu, cluster, plan, each, times, keep=16)
+        found.setdefault(layout, each)
+    return found
+
+
+def variants_of(
+    case: Case, fabric: Fabric, exchanging: Exchanging, layout: Layout, reuse: Reuse
+) -> list[Variant]:
+    """Return the variants of a case with one exchange and one layout, one for each all-reduce.
+
+    Raises
+    ------
+    InfeasibleError
+        The plan does not fit the memory, or a placement the degree and reach of the fabric.
+    """
+    plan, exchange, replicas = case.plan, exchanging.exchange, exchanging.replicas
+    graph, times = _ops_of(case, reuse)
+    balanced = reuse(balanced_graph, graph, layout, case.gpu, case.interconnect.cluster, plan, times)
     found = []
-    for all_reduce, limits in suited:
+    for all_reduce, limits in exchanging.all_reduces:
         placement = reuse(placed, case.job.placer, balanced, limits, plan)
         # A refusal is kept as well: it is the same on every network that places alike.
         tasks = reuse(replica_tasks, placement, plan)
-        memory = reuse(memory_need, placement, plan, case.gpu.memory_bytes, tasks, degrees).checked
+        memory = reuse(memory_need, placement, plan, case.gpu.memory_bytes, tasks, _degrees_of(case)).checked
         found.append(
             Variant(
                 case=case,
                 plan=attrs.evolve(plan, exchange=exchange.name, all_reduce=all_reduce.name),
                 fabric=fabric,
                 exchange=exchange,
-                group=group,
+                group=exchanging.group,
                 placement=placement,
                 memory=memory,
                 runs_again=tasks.checkpoints.runs_again,
@@ -236,10 +274,24 @@ def variants_of(
                 rings=all_reduce.rings(replicas),
                 tier_orders=all_reduce.orders(replicas),
                 in_network=all_reduce.in_network,
-                grid=grid,
+                grid=exchanging.grid,
             )
         )
     return found
+
+
+def _ops_of(case: Case, reuse: Reuse) -> tuple[OpGraph, SliceTimes]:
+    """Return the ops of a step on one replica, and how long slices of them take."""
+    plan = case.plan
+    graph = reuse(
+        op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep,
+        case.job.key_copies(plan),
+    )  # fmt: skip
+    return graph, reuse(slice_times, graph, case.gpu, case.interconnect.cluster)
+
+
+def _degrees_of(case: Case) -> DegreesOfWorkload:
+    return DegreesOfWorkload(job=case.job, precision=case.precision)
 
 
 def _ring_peers(plan: Plan, all_reduce: AllReduce, shape: ReplicaShape) -> int:

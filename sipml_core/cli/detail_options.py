@@ -92,6 +92,8 @@ def details_request(experiment: Experiment, folder: Path, asked: dict[str, Any])
 
 def write_what_happened(result: Result, request: DetailRequest) -> list[Path]:
     """Say how much details and traces take, then write them."""
+    if not request.wanted:
+        return []
     from sipml_core.report import details_size_line, recorded_cases, write_details
 
     cases = recorded_cases(result, request.selection)

@@ -25,8 +25,9 @@ from sipml_core.cli.keeping import computing, now_left
 
 if TYPE_CHECKING:
     from sipml_core.cases import ExperimentRun
+    from sipml_core.experiment import Experiment
     from sipml_core.model import Progress, Result
-    from sipml_core.store import ResultStore
+    from sipml_core.store import EarlierRuns, ResultStore
 
 
 @click.command()
@@ -66,15 +67,13 @@ def run(
     """
     from sipml_core.cases import ExperimentRun
     from sipml_core.report import write_result
-    from sipml_core.store import EarlierRuns
 
     registry, experiment = opened(file, overrides, seed)
     folder = out or Path("results") / experiment.title
     kept = store_in(store, no_store)
     told = case_lines()
     request = details_request(experiment, folder, asked)
-    # The store has rows, and no recordings.
-    earlier = EarlierRuns(kept, experiment, details=("recording",) if request.wanted else ())
+    earlier = _earlier_runs(kept, experiment, recorded=request.wanted)
     with computing(folder) as progress:
         warn(registry.tell("sipml_run_started", experiment=experiment))
         running = ExperimentRun(
@@ -103,6 +102,15 @@ def run(
         unrun = sum(not case.ran for case in result.cases)
         click.echo(f"sipml: {unrun} of {len(result.cases)} cases did not run; each row says why", err=True)
         raise SystemExit(1)
+
+
+def _earlier_runs(store: ResultStore, experiment: Experiment, *, recorded: bool) -> EarlierRuns | None:
+    """Return what the store has of an experiment; it has rows, and no recordings."""
+    if store.folder is None:
+        return None
+    from sipml_core.store import EarlierRuns
+
+    return EarlierRuns(store, experiment, details=("recording",) if recorded else ())
 
 
 def _in_processes(running: ExperimentRun, jobs: int, store: ResultStore, progress: Progress) -> None:

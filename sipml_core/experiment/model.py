@@ -139,9 +139,10 @@ def _replan() -> Any:
 
 def _rounds() -> Any:
     return option(
-        1, validator=between(1, 10),
+        None, validator=attrs.validators.optional(between(1, 10)),
         doc='times that layout ("auto") and circuits are chosen in turn, each layout with what the circuits '
-        "before give; all are simulated, the fastest is kept; 1: with what ports give",
+        "before give, until it is one that was there; all are simulated, the fastest is kept; 1: with what "
+        "ports give; left out: 1, in a `search` those of [search]",
     )  # fmt: skip
 
 
@@ -165,7 +166,7 @@ class TopologyTable:
     demand: str = _demand()
     replan: str = _replan()
     replan_above: float = _replan_above()
-    rounds: int = _rounds()
+    rounds: int | None = _rounds()
 
 
 @attrs.frozen(kw_only=True)
@@ -175,7 +176,7 @@ class CircuitKeys:
     demand: str = _demand()
     replan: str = _replan()
     replan_above: float = _replan_above()
-    rounds: int = _rounds()
+    rounds: int | None = _rounds()
 
 
 @attrs.frozen(kw_only=True)
@@ -272,6 +273,11 @@ class SearchTable:
     top: int = option(
         4, validator=between(1, MAX_TOP),
         doc="strategies simulated in full for each workload and interconnect, the best by the estimate",
+    )  # fmt: skip
+    rounds: int = option(
+        6, validator=between(1, 10),
+        doc="on circuits, where the topology names no `rounds`: times, at most, that layout (\"auto\") and "
+        "circuits of what is simulated are chosen in turn, until nothing changes",
     )  # fmt: skip
 
     @property

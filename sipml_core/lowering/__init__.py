@@ -6,7 +6,6 @@ Imports `placement` and what is below it.
 
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import Rings, all_reduce_bytes
-from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.folding import Folded, NoSymmetryError, Pairs, Symmetry, symmetry
 from sipml_core.lowering.forwarding import Forwarding, GridForwarding, RingForwarding
 from sipml_core.lowering.grouptasks import GroupTasks
@@ -18,6 +17,7 @@ from sipml_core.lowering.resending import replica_tasks
 from sipml_core.lowering.schedules import Pass, most_in_flight, schedule
 from sipml_core.lowering.synchronisation import Synchronisation, replicas_in_server
 from sipml_core.lowering.taskorigins import TaskOrigins, task_origins
+from sipml_core.lowering.treesteps import Trees
 
 __all__ = [
     "Folded",

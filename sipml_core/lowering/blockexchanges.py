@@ -177,8 +177,8 @@ class BlockTransfers:
     exchanges: BlockExchanges
     plan: Plan
     builder: TaskBuilder
-    #: GPU of device r in replica g, of these replicas. [groups, replica]
-    gpu_of: NDArray[np.int32]
+    #: GPU of device r in replica g, of these replicas. [replica, groups]
+    gpus: NDArray[np.int32]
     label: int
     #: Times that the bytes are sent.
     repeats: int = 1
@@ -188,22 +188,22 @@ class BlockTransfers:
     def add(self, tasks: Nodes, place: NDArray[np.int64]) -> tuple[Nodes, Nodes | None]:
         """Return where what each replica needs is there, and the steps of keys and values.
 
-        [groups, micro-batches, exchanges], [steps, groups, micro-batches, exchanges that are no rows]
+        [micro-batches, exchanges, groups], [steps, micro-batches, exchanges that are no rows, groups]
 
         Parameters
         ----------
         tasks
-            [groups, micro-batches, tasks]
+            [micro-batches, tasks, groups]
         place
             Priority of tasks. [micro-batches, tasks]
         """
         exchanges, builder = self.exchanges, self.builder
-        shape = (*tasks.shape[:2], exchanges.count)
+        shape = (len(tasks), exchanges.count, tasks.shape[-1])
         arrived, ready = (builder.barriers(shape, label=self.label) for _ in range(2))
-        builder.depend(tasks[..., exchanges.maker], ready)
-        builder.depend(tasks[..., exchanges.gate], ready[..., exchanges.gated])
+        builder.depend(tasks[:, exchanges.maker], ready)
+        builder.depend(tasks[:, exchanges.gate], ready[:, exchanges.gated])
         builder.depend(ready, arrived)
-        builder.depend(arrived[..., exchanges.exchange], tasks[..., exchanges.user])
+        builder.depend(arrived[:, exchanges.exchange], tasks[:, exchanges.user])
         rows = np.flatnonzero(exchanges.is_rows)
         keys = np.flatnonzero(~exchanges.is_rows)
         priority = place[:, exchanges.maker]
@@ -211,7 +211,7 @@ class BlockTransfers:
             self._exchange_rows(rows, ready, arrived, priority)
         if len(keys) and self.plan.cp > 1:
             came_in = self._steps(keys, ready, arrived, priority)
-            return arrived, came_in.reshape(len(came_in), *tasks.shape[:2], len(keys))
+            return arrived, came_in.reshape(len(came_in), len(tasks), len(keys), tasks.shape[-1])
         return arrived, None
 
     def _exchange_rows(
@@ -219,48 +219,47 @@ class BlockTransfers:
     ) -> None:
         """Add a transfer from each replica to each that has other experts."""
         plan, exchanges = self.plan, self.exchanges
-        gpus = self._block(self.gpu_of[:, exchanges.device[rows]])[:, :, :, None]
-        starts, ends = (self._block(nodes[..., rows]) for nodes in (ready, arrived))
+        gpus = self._block(self.gpus[exchanges.device[rows]])
+        starts, ends = (self._block(nodes[:, rows]) for nodes in (ready, arrived))
         to_experts = np.array([exchanges.what[row] is Exchanged.TO_EXPERTS for row in rows])
-        startup_us, wire = self._costs("all_to_all", self.gpu_of[: plan.block : plan.cp, 0], rows)
+        startup_us, wire = self._costs("all_to_all", self.gpus[0, : plan.block : plan.cp], rows)
         source = np.arange(plan.ep)
         for step in range(1, plan.ep):
             target = (source + step) % plan.ep
-            # Part of the rows that goes from each replica to the one that many on. [ep, exchanges]
-            part = np.where(
-                to_experts[None], exchanges.shares[rows].T[target], exchanges.shares[rows].T[source]
-            )
-            size_bytes = part * exchanges.size_bytes[rows] * wire * self.repeats
+            # Part of the rows that goes from each replica to the one that many on. [exchanges, ep]
+            shares = exchanges.shares[rows]
+            part = np.where(to_experts[:, None], shares[:, target], shares)
+            size_bytes = part * (exchanges.size_bytes[rows] * wire * self.repeats)[:, None]
             sends = self.builder.transfers(
-                np.broadcast_to(gpus[:, source], starts.shape),
-                gpus[:, target],
-                size_bytes[None, :, None, None],
-                priority[:, rows],
-                startup_us=startup_us,
+                np.broadcast_to(gpus, starts.shape),
+                gpus[:, :, target],
+                size_bytes[:, None, :, None],
+                priority[:, rows, None, None, None],
+                startup_us=startup_us[:, None, None, None],
                 kind=EXPERT,
             )
-            self.builder.depend(starts[:, source], sends)
-            self.builder.depend(sends, ends[:, target])
+            self.builder.depend(starts, sends)
+            self.builder.depend(sends, ends[:, :, :, target])
 
     def _steps(
         self, keys: NDArray[np.intp], ready: Nodes, arrived: Nodes, priority: NDArray[np.int64]
     ) -> Nodes:
-        """Return the steps of a ring where they come in. [steps, blocks, ep, cp, micro-batches, keys]"""
+        """Return the steps of a ring where they come in. [steps, micro-batches, keys, blocks, ep, cp]"""
         exchanges = self.exchanges
-        gpus = self._block(self.gpu_of[:, exchanges.device[keys]])[:, :, :, None]
-        starts, ends = (self._block(nodes[..., keys]) for nodes in (ready, arrived))
+        gpus = self._block(self.gpus[exchanges.device[keys]])
+        starts, ends = (self._block(nodes[:, keys]) for nodes in (ready, arrived))
         shape = (self.plan.cp - 1, *starts.shape)
-        startup_us, wire = self._costs("send", self.gpu_of[:2, 0], keys)
+        startup_us, wire = self._costs("send", self.gpus[0, :2], keys)
         sends = self.builder.transfers(
             np.broadcast_to(gpus, shape),
-            np.roll(gpus, -1, axis=2),
-            exchanges.size_bytes[keys] * wire * self.repeats,
-            priority[:, keys],
-            startup_us=startup_us,
+            np.roll(gpus, -1, axis=-1),
+            (exchanges.size_bytes[keys] * wire * self.repeats)[:, None, None, None],
+            priority[:, keys, None, None, None],
+            startup_us=startup_us[:, None, None, None],
             kind=CONTEXT,
         )
         self.builder.depend(starts, sends[0])
-        came_in = np.roll(sends, 1, axis=3)
+        came_in = np.roll(sends, 1, axis=-1)
         self.builder.depend(came_in[:-1], sends[1:])
         self.builder.depend(came_in, ends)
         return came_in
@@ -270,12 +269,12 @@ class BlockTransfers:
     ) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return start-up [us] and bytes on the wire for each byte of calls among some GPUs. [exchanges]"""
         if self.library is None:
-            return np.zeros(()), np.ones(len(which))
+            return np.zeros(1), np.ones(len(which))
         startup_us, wire = self.library.ring_costs(
             kind, members[None], self.exchanges.size_bytes[which, None]
         )
         return startup_us[:, 0], wire[:, 0]
 
     def _block(self, table: NDArray[np.int32]) -> NDArray[np.int32]:
-        """Return a table over replicas by blocks: [blocks, ep, cp, ...]."""
-        return table.reshape(-1, self.plan.ep, self.plan.cp, *table.shape[1:])
+        """Return a table over replicas by blocks: [..., blocks, ep, cp]."""
+        return table.reshape(*table.shape[:-1], -1, self.plan.ep, self.plan.cp)

@@ -131,13 +131,14 @@ def exchange_calls(transfers: Transfers, group: GroupTasks) -> list[ExchangeCall
 
     # One number for each tensor sent between two stages, in first or second runs. [transfers]
     stages = int(max(stage_from.max(), stage_to.max())) + 1
-    key = ((transfers.tensor.astype(np.int64) * 2 + again) * stages + stage_from) * stages + stage_to
+    tensor, sent_bytes = transfers.tensor[transfers.box].astype(np.int64), transfers.size_bytes
+    key = ((tensor * 2 + again) * stages + stage_from) * stages + stage_to
     calls = []
     order = np.argsort(key, kind="stable").astype(np.int32)
     for rows in np.split(order, np.flatnonzero(np.diff(key[order])) + 1):
-        total_bytes = float(transfers.size_bytes[rows].sum())
+        total_bytes = float(sent_bytes[rows].sum())
         if stage_from[rows[0]] != stage_to[rows[0]]:
-            largest = float(transfers.size_bytes[rows].max())
+            largest = float(sent_bytes[rows].max())
             calls.append(ExchangeCall(kind="send", size_bytes=largest, rows=rows, part=1.0))
             continue
         kind = _kind(transfers, rows)
@@ -158,7 +159,8 @@ def exchange_calls(transfers: Transfers, group: GroupTasks) -> list[ExchangeCall
 
 def _kind(transfers: Transfers, rows: Indices) -> str:
     """Return what an exchange of one tensor is: one box to many, parts of one box to one, or neither."""
-    box = np.column_stack([transfers.lo[rows], transfers.hi[rows]])
+    box = transfers.box[rows]
+    box = np.column_stack([transfers.lo[box], transfers.hi[box]])
     sent = np.unique(np.column_stack([transfers.sender[rows], box]), axis=0)
     if len(sent) < len(rows):
         return "all_gather"

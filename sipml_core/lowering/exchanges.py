@@ -14,37 +14,7 @@ from numpy.typing import NDArray
 
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.transfers import Transfers
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class Trees:
-    """Along which trees a group exchanges."""
-
-    #: From whom each device gets what each root makes. [roots, devices]
-    parents: NDArray[np.int32]
-    #: What only one device needs goes along the tree as well: nobody talks to others than its neighbours.
-    relays: bool
-
-    @property
-    def direct(self) -> bool:
-        """Whether everything goes from its maker to its user in one step."""
-        roots = np.arange(len(self.parents))[:, None]
-        return bool((self.parents == roots).all())
-
-
-@attrs.frozen(kw_only=True, eq=False)
-class _Messages:
-    """Transfers as messages: each goes from, or to, the root of a tree. Arrays are [transfers]."""
-
-    #: Transfers of one message go the same tree: of one box to all its users, or of all parts of one sum.
-    message: Indices
-    root: Indices
-    #: The other end: user of the box, or maker of the part.
-    leaf: Indices
-    #: Parts of a sum, which go towards the root.
-    upwards: NDArray[np.bool_]
-    #: Only one device sends and only one receives.
-    alone: NDArray[np.bool_]
+from sipml_core.lowering.treesteps import Messages, Steps, Trees, packed, tree_steps
 
 
 def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
@@ -79,30 +49,35 @@ def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
     if not len(direct.device):
         return direct
     messages = _messages(direct, tasks)
-    steps = _steps(messages, trees, direct.position, tasks.placement.devices)
+    steps = tree_steps(messages, trees, tasks.placement.devices)
 
-    # What each step is of, and whether it goes towards the root. [steps]
-    of, inner = steps.of, np.flatnonzero(steps.nearer >= 0)
-    up = messages.upwards[of]
+    # The position of each transfer among those of its exchange, and of each step: the first of its transfers.
+    again = direct.maker >= tasks.graph.subops
+    places = _Places.of_transfers(_numbered(direct.tensor, again), direct.position)
+    place = _first_places(steps, messages, places.of)
 
     # Steps that wait for each other: away from the root the one nearer to it comes first.
-    itself, nearer = inner.astype(np.int32), steps.nearer[inner]
-    before = np.where(up[inner], itself, nearer)
-    after = np.where(up[inner], nearer, itself)
+    itself = np.flatnonzero(steps.nearer >= 0).astype(np.int32)
+    nearer, up = steps.nearer[itself], steps.upwards[steps.kind[itself]]
+    before, after = np.where(up, itself, nearer), np.where(up, nearer, itself)
+    del itself, nearer, up
 
     # The step at the beginning of each transfer, and at its end. [transfers]
     starts = np.where(messages.upwards, steps.at_leaf, steps.at_root)
     ends = np.where(messages.upwards, steps.at_root, steps.at_leaf)
     made, maker = unique_pairs(starts[direct.made], direct.maker)
     consumer, arrival = unique_pairs(direct.consumer, ends[direct.arrival])
-    found = Transfers(
-        sender=np.where(up, steps.child, steps.parent),
-        device=np.where(up, steps.parent, steps.child),
-        tensor=direct.tensor[of],
-        lo=direct.lo[of],
-        hi=direct.hi[of],
-        size_bytes=direct.size_bytes[of],
-        position=steps.position,
+    sender = np.where(steps.upwards, steps.child, steps.parent)
+    device = np.where(steps.upwards, steps.parent, steps.child)
+    return Transfers(
+        sender=sender[steps.kind],
+        device=device[steps.kind],
+        box=steps.of,
+        tensor=direct.tensor,
+        lo=direct.lo,
+        hi=direct.hi,
+        box_bytes=direct.box_bytes,
+        position=_furthest_first(steps, _numbered(sender, device), places, place),
         maker=maker,
         made=made,
         before=before,
@@ -110,12 +85,9 @@ def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
         arrival=arrival,
         consumer=consumer,
     )
-    again = direct.maker >= tasks.graph.subops
-    left = np.where(up, steps.depth, steps.height)
-    return _furthest_first(found, _numbered(direct.tensor, again)[of], left)
 
 
-def _messages(direct: Transfers, tasks: GroupTasks) -> _Messages:
+def _messages(direct: Transfers, tasks: GroupTasks) -> Messages:
     """Return which transfers are one message: a box that several need, a sum of several parts, or alone."""
     # Numbers of equal boxes, of what one maker sends of a box, and of what one device sums up. [transfers]
     box = _numbered(direct.tensor, *direct.lo.T, *direct.hi.T)
@@ -127,161 +99,115 @@ def _messages(direct: Transfers, tasks: GroupTasks) -> _Messages:
     added = ~many & (np.bincount(summed, weights=~many)[summed] > 1)
     kind = np.where(many, 0, np.where(added, 1, 2))
     within = np.where(many, sent, np.where(added, summed, np.arange(len(sent))))
-    return _Messages(
+    return Messages(
         message=_numbered(kind, within),
         root=np.where(added, direct.device, direct.sender).astype(np.int32),
         leaf=np.where(added, direct.sender, direct.device).astype(np.int32),
         upwards=added,
-        alone=~many & ~added,
     )
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class _Steps:
-    """The edges of the trees of all messages, each once: a step of the exchange. Arrays are [steps].
+class _Places:
+    """Positions of transfers, those of one exchange together."""
 
-    In the order of the first transfer of each, which is the first of those that reach it over fewest edges.
-    """
-
-    #: That transfer.
+    #: Place of each transfer: by exchange, and in it by position. [transfers]
     of: Indices
-    #: Ends of the edge, away from the root and towards it.
-    child: Indices
-    parent: Indices
-    #: The next step towards the root, -1: there is none.
-    nearer: Indices
-    #: Steps between it and the root, and the most steps between it and a leaf on its other side.
-    depth: Indices
-    height: Indices
-    #: Position of the first task that waits for any of its transfers.
+    #: Position that each place stands for, its exchange, and its number there. [places]
     position: Indices
-    #: The steps at the leaf, and at the root, of each transfer. [transfers]
-    at_leaf: Indices
-    at_root: Indices
+    exchange: Indices
+    number: Indices
 
+    @classmethod
+    def of_transfers(cls, exchange: Indices, position: Indices) -> _Places:
+        """Return the places of transfers.
 
-def _steps(messages: _Messages, trees: Trees, position: Indices, devices: int) -> _Steps:
-    """Return the steps of messages.
-
-    They are found from the leaves to the roots, the deepest first. Ways of one message that meet go on as
-    one, so that no edge is looked at for each transfer that crosses it.
-    """
-    group, transfers = len(trees.parents), len(messages.root)
-    depth = _depths(messages, trees)
-    by_depth = np.argsort(depth, kind="stable")
-    cuts = np.searchsorted(depth[by_depth], np.arange(int(depth.max()) + 2))
-    leaf_key = messages.message.astype(np.int64) * devices + messages.leaf
-
-    # The steps of each depth, as columns: message and device away from the root in one number; the first
-    # transfer, and in front of it the edges that it has crossed; position; height.
-    found: list[list[NDArray[np.int64]]] = []
-    # The same of those found last, where they stand one edge on; and the steps that they are there.
-    coming = [np.zeros(0, dtype=np.int64) for _ in range(4)]
-    nearer: list[NDArray[np.int64]] = []
-    at_leaf, count = np.empty(transfers, dtype=np.int64), 0
-    for edges in range(len(cuts) - 2, -1, -1):
-        begin = by_depth[cuts[edges] : cuts[edges + 1]]
-        beginning = (leaf_key[begin], begin, position[begin], np.zeros(len(begin), dtype=np.int64))
-        key, first, place, height = (
-            np.concatenate([here, more]) for here, more in zip(beginning, coming, strict=True)
+        >>> places = _Places.of_transfers(np.array([1, 0, 1, 1]), np.array([7, 5, 3, 7]))
+        >>> places.of.tolist(), places.position.tolist()
+        ([2, 0, 1, 2], [5, 3, 7])
+        >>> places.exchange.tolist(), places.number.tolist()
+        ([0, 1, 1], [0, 0, 1])
+        """
+        _, first, of = np.unique(packed(exchange, position), return_index=True, return_inverse=True)
+        number = np.arange(len(first)) - np.searchsorted(exchange[first], exchange[first])
+        return cls(
+            of=of.reshape(-1).astype(np.int32),
+            position=position[first],
+            exchange=exchange[first],
+            number=number.astype(np.int32),
         )
 
-        # Rows with one key are one step; of those in `order` the first are `new`.
-        order = np.argsort(key, kind="stable")
-        new = np.flatnonzero(np.diff(key[order], prepend=-1))
-        step = np.empty(len(key), dtype=np.int64)
-        step[order] = count + np.repeat(np.arange(len(new)), np.diff(new, append=len(key)))
-        at_leaf[begin] = step[: len(begin)]
-        nearer.append(step[len(begin) :])
-        count += len(new)
 
-        key = key[order[new]]
-        first, place = (np.minimum.reduceat(column[order], new) for column in (first, place))
-        height = np.maximum.reduceat(height[order], new)
-        found.append([key, first, place, height])
-        root, child = messages.root[first % transfers], key % devices
-        parent = child - child % group + trees.parents[root % group, child % group]
-        coming = [key - child + parent, first + transfers, place, height + 1]
-    nearer.append(np.full(len(found[-1][0]), -1))
+def _first_places(steps: Steps, messages: Messages, of_transfer: Indices) -> Indices:
+    """Return the first place of the transfers that each step carries. [steps]"""
+    place = of_transfer[steps.of]
+    shared = messages.size[messages.message] > 1
+    if not shared.any():
+        return place
+    np.minimum.at(place, steps.at_leaf[shared], of_transfer[shared])
 
-    # The step at the root, on the way of each: itself of those at depth 0, found last.
-    towards, top = np.concatenate(nearer), np.arange(count)
-    sizes = [len(columns[0]) for columns in found]
-    for block, end in zip(sizes[-2::-1], (count - np.cumsum(sizes[:0:-1])).tolist(), strict=True):
-        top[end - block : end] = top[towards[end - block : end]]
-
-    # Numbered by first transfer.
-    key, first, place, height = (np.concatenate(column) for column in zip(*found, strict=True))
-    of = first % transfers
-    order = np.argsort(of * devices + key % devices)  # all different: a transfer has one message
-    number = np.empty(count + 1, dtype=np.int32)
-    number[order], number[-1] = np.arange(count, dtype=np.int32), -1
-    of, child = of[order], key[order] % devices
-    root = messages.root[of]
-    edges_left = np.repeat(np.arange(len(sizes))[::-1], sizes)[order]
-    tree = child - child % group + trees.parents[root % group, child % group]
-    return _Steps(
-        of=of.astype(np.int32),
-        child=child.astype(np.int32),
-        parent=np.where(edges_left == 0, root, tree).astype(np.int32),
-        nearer=number[towards[order]],
-        depth=edges_left.astype(np.int32),
-        height=height[order].astype(np.int32),
-        position=place[order].astype(np.int32),
-        at_leaf=number[at_leaf],
-        at_root=number[top[at_leaf]],
-    )
+    # What each carries goes over the one nearer to the root as well, from the deepest on.
+    rows = np.flatnonzero(shared[steps.of])
+    depth = steps.depth[steps.kind[rows]]
+    rows = rows[np.argsort(depth, kind="stable")]
+    cuts = np.searchsorted(np.sort(depth), np.arange(int(depth.max()) + 2))
+    for edges in range(len(cuts) - 2, 0, -1):
+        deep = rows[cuts[edges] : cuts[edges + 1]]
+        np.minimum.at(place, steps.nearer[deep], place[deep])
+    return place
 
 
-def _depths(messages: _Messages, trees: Trees) -> NDArray[np.int64]:
-    """Return the edges between the last one on the way from leaf to root and the leaf. [transfers]
+def _furthest_first(steps: Steps, link: Indices, places: _Places, place: Indices) -> Indices:
+    """Return the positions of steps in an order in which those with most steps to come go first.
 
-    Device d of pipeline stage s is s group + d; what crosses stages goes straight to its user.
+    So a pipeline has no gaps: a link over which k boxes go is done after k of them. On each link the steps of
+    an exchange have the same positions as before, given out anew.
+
+    Parameters
+    ----------
+    link
+        Of each kind of step.
+    place
+        Of each step, as it was.
     """
-    group = len(trees.parents)
-    roots = np.arange(group)[:, None]
-    # Where each device's way to each root is after so many edges. [roots, devices]
-    depth, at = np.full((group, group), -1), np.array(trees.parents)
-    for edges in range(group):
-        depth[(at == roots) & (depth < 0)] = edges
-        at = np.take_along_axis(trees.parents, at, axis=1)
+    # Steps of one link and one exchange together, in it those with most to come, at first by place.
+    left = np.where(steps.upwards, steps.depth, steps.height)
+    exchanges, lefts = int(places.exchange.max()) + 1, int(left.max()) + 1
+    numbers = int(places.number.max()) + 1
+    of_kind = link.astype(np.int64) * (exchanges * lefts) + (lefts - 1 - left)
+    of_place = places.exchange.astype(np.int64) * lefts * numbers + places.number
+    key = (of_kind * numbers)[steps.kind]
+    key += of_place[place]
+    order = _order(key, (int(link.max()) + 1) * exchanges * lefts * numbers)
+    del key
 
-    straight = messages.root // group != messages.leaf // group
-    if not trees.relays:
-        straight |= messages.alone
-    found = np.where(straight, 0, depth[messages.root % group, messages.leaf % group])
-    if (found < 0).any():
-        raise ValueError("parents of an exchange must lead to the root: they go in a circle")
-    return found
+    # The places on each link in order: by exchange, as above.
+    old = (link.astype(np.int64) * len(places.position))[steps.kind]
+    old += place
+    old.sort()
+    old %= len(places.position)
+    position = np.empty(len(order), dtype=np.int32)
+    position[order] = places.position[old]
+    return position
+
+
+def _order(key: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
+    """Return the order of rows by key, which is below `keys`; of those with the same key the first is first.
+
+    >>> _order(np.array([1, 0, 1, 0]), keys=2).tolist(), _order(np.array([1, 0, 1, 0]), keys=2**62).tolist()
+    ([1, 3, 0, 2], [1, 3, 0, 2])
+    """
+    bits = len(key).bit_length()
+    if keys << bits >= 2**63:
+        return np.argsort(key, kind="stable")
+    # In one number with the row keys differ, and are sorted several times faster.
+    rows = key << bits
+    rows |= np.arange(len(key))
+    rows.sort()
+    rows &= (1 << bits) - 1
+    return rows
 
 
 def _numbered(*columns: NDArray[Any]) -> Indices:
     """Return the same number for rows that are equal in all columns. [rows]"""
-    return np.unique(_key(*columns), return_inverse=True)[1].reshape(-1).astype(np.int32)
-
-
-def _key(*columns: NDArray[Any]) -> NDArray[np.int64]:
-    """Return the same key for rows that are equal in all columns, none of them negative. [rows]"""
-    key, keys = np.zeros(len(columns[0]), dtype=np.int64), 1
-    for column in columns:
-        values = int(column.max(initial=0)) + 1
-        if keys * values > 2**62:
-            _, key = np.unique(key, return_inverse=True)
-            keys = len(key)
-        key, keys = key * values + column, keys * values
-    return key
-
-
-def _furthest_first(transfers: Transfers, exchange: Indices, left: Indices) -> Transfers:
-    """Return the steps of one exchange in an order in which those with most steps to come go first.
-
-    So a pipeline has no gaps: a link over which k boxes go is done after k of them. `left` says how many
-    steps are to come after each.
-    """
-    # On each link the same positions as before, given out anew.
-    link = _key(exchange, transfers.sender, transfers.device)
-    old = transfers.position
-    position = np.empty_like(old)
-    order = np.argsort(_key(link, left.max() - left, old), kind="stable")
-    position[order] = np.sort(_key(link, old)) % (int(old.max()) + 1)
-    return attrs.evolve(transfers, position=position)
+    return np.unique(packed(*columns), return_inverse=True)[1].reshape(-1).astype(np.int32)

@@ -9,7 +9,7 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.blockexchanges import BlockExchanges
 from sipml_core.lowering.collectives import all_reduce_bytes
-from sipml_core.lowering.exchanges import Trees, routed
+from sipml_core.lowering.exchanges import routed
 from sipml_core.lowering.gathers import Gathers
 from sipml_core.lowering.gradients import Bucket, plan_buckets
 from sipml_core.lowering.grouptasks import GroupTasks
@@ -18,6 +18,7 @@ from sipml_core.lowering.resending import replica_tasks
 from sipml_core.lowering.ringattention import RingPieces
 from sipml_core.lowering.stagetransfers import after_gradients
 from sipml_core.lowering.transfers import Transfers, plan_transfers
+from sipml_core.lowering.treesteps import Trees
 from sipml_core.model import (
     CONTEXT,
     EXPERT,
@@ -126,8 +127,9 @@ class GroupTemplate:
         plan, transfers = self.plan, self.transfers
         crosses = transfers.sender // plan.mp != transfers.device // plan.mp
         found = np.zeros(len(TRAFFIC_KINDS))
-        found[TENSOR] = transfers.size_bytes[~crosses].sum()
-        found[PIPELINE] = transfers.size_bytes[crosses].sum()
+        size_bytes = transfers.size_bytes
+        found[TENSOR] = size_bytes[~crosses].sum()
+        found[PIPELINE] = size_bytes[crosses].sum()
         if self.blocks is not None:
             sent = self.blocks.replica_bytes(plan)
             found[EXPERT], found[CONTEXT] = sent[self.blocks.is_rows].sum(), sent[~self.blocks.is_rows].sum()

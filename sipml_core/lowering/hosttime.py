@@ -36,9 +36,9 @@ class HostTime:
         Parameters
         ----------
         tasks, sends
-            Of an iteration. [groups, micro-batches, tasks], [groups, micro-batches, transfers]
+            Of an iteration. [micro-batches, tasks, groups], [micro-batches, transfers, groups]
         pass_ends
-            Where the passes of each stage end. [stages] of [groups, passes]
+            Where the passes of each stage end. [stages] of [passes, groups]
         mark_before
             End of the iteration before, when the host begins with this one; None: this is the first. [1]
         """
@@ -49,11 +49,11 @@ class HostTime:
             return
         issued_us = issue_times_us(self.template, self.framework)
         batch, column = np.nonzero(np.broadcast_to(self.template.passes.row >= 0, issued_us.shape))
-        self._delay(tasks[:, batch, column], issued_us[batch, column], mark_before)
+        self._delay(tasks[batch, column], issued_us[batch, column], mark_before)
 
     def _delay(self, tasks: Nodes, issued_us: NDArray[np.float64], since: Nodes | None) -> None:
-        """Let tasks [groups, n] begin `issued_us` [n] after nodes [1] or [groups, 1]; None: the start."""
-        delays = self.builder.delays(issued_us, tasks.shape, label=len(self.builder.labels) - 1)
+        """Let tasks [n, groups] begin `issued_us` [n] after nodes [1] or [groups]; None: the start."""
+        delays = self.builder.delays(issued_us[:, None], tasks.shape, label=len(self.builder.labels) - 1)
         self.builder.depend(delays, tasks)
         if since is not None:
             self.builder.depend(since, delays)
@@ -69,16 +69,15 @@ class HostTime:
         arrives = crossing[transfers.arrival]
         for own, ends in zip(passes.passes, pass_ends, strict=True):
             begins = self.builder.barriers(ends.shape, label=label)
-            self.builder.depend(ends[:, :-1], begins[:, 1:])
+            self.builder.depend(ends[:-1], begins[1:])
             if mark_before is not None:
-                self.builder.depend(mark_before, begins[:, 0])
+                self.builder.depend(mark_before, begins[0])
             for number, each in enumerate(own):
                 members = np.flatnonzero(passes.row == row_of(each))
                 # Transfers from other stages whose arrival a task of this pass waits for.
                 inputs = transfers.arrival[arrives & (passes.row[transfers.consumer] == row_of(each))]
-                begin = begins[:, number, None]
-                self.builder.depend(sends[:, each.micro_batch, np.unique(inputs)], begin)
-                self._delay(tasks[:, each.micro_batch, members], offset_us[members], begin)
+                self.builder.depend(sends[each.micro_batch, np.unique(inputs)], begins[number])
+                self._delay(tasks[each.micro_batch, members], offset_us[members], begins[number])
 
 
 def issue_times_us(template: GroupTemplate, framework: Framework) -> NDArray[np.float64]:

@@ -25,9 +25,9 @@ class IterationTasks:
 
     template: GroupTemplate
     builder: TaskBuilder
-    #: GPU of device r in replica g, of these groups, and of all. [groups, replica], [dp, replica]
-    gpu_of: NDArray[np.int32]
-    every_gpu_of: NDArray[np.int32]
+    #: GPU of each device in all groups, and how many of these, the first ones, have tasks. [replica, dp]
+    every_gpu: NDArray[np.int32]
+    groups: int
     #: Label of each task of the template; None: the first one. [tasks]
     label: Indices | None
     #: As in `Lowering`.
@@ -44,6 +44,11 @@ class IterationTasks:
         return self.template.plan
 
     @property
+    def _gpus(self) -> NDArray[np.int32]:
+        """Return the GPU of each device in the groups that have tasks. [replica, groups]"""
+        return self.every_gpu[:, : self.groups]
+
+    @property
     def _sync(self) -> int:
         return len(self.builder.labels) - 1
 
@@ -54,9 +59,11 @@ class IterationTasks:
     def add(
         self, priority: int, previous: Nodes | None = None, mark_before: Nodes | None = None
     ) -> tuple[Nodes, Nodes]:
-        """Add one iteration; return its tasks [groups, micro-batches, tasks] and its mark [1].
+        """Add one iteration; return its tasks [micro-batches, tasks, groups] and its mark [1].
 
-        The optimizer's tasks, which there are once, are in the rows of all micro-batches.
+        The optimizer's tasks, which there are once, are in the rows of all micro-batches. Groups come last,
+        here and in all that is added: what they do at the same time has numbers in a row, so that the engine
+        finds it side by side in memory.
 
         Parameters
         ----------
@@ -73,50 +80,51 @@ class IterationTasks:
         >>> from sipml_core.testing.worked import lowering
         >>> job, builder = lowering(dp=2), TaskBuilder(6, ("matmul", "sync"))
         >>> tasks, mark = job.iteration(builder, groups=2).add(priority=0)
-        >>> tasks.tolist()
-        [[[0, 1, 2, 3, 4, 5, 6, 7, 8, 9, 10, 11]], [[12, 13, 14, 15, 16, 17, 18, 19, 20, 21, 22, 23]]]
+        >>> tasks.shape, tasks[0, :4].tolist()
+        ((1, 12, 2), [[0, 1], [2, 3], [4, 5], [6, 7]])
         >>> graph = builder.build(mark)
-        >>> graph.gpu[tasks[:, 0]].tolist()
-        [[0, 0, 1, 2, 0, 1, 2, 0, 0, 0, 1, 2], [3, 3, 4, 5, 3, 4, 5, 3, 3, 3, 4, 5]]
+        >>> graph.gpu[tasks[0, :4]].tolist()
+        [[0, 3], [0, 3], [1, 4], [2, 5]]
         >>> list(zip(graph.src[:8].tolist(), graph.dst[:8].tolist()))
-        [(0, 1), (0, 2), (1, 0), (2, 0), (3, 4), (3, 5), (4, 3), (5, 3)]
+        [(0, 1), (3, 4), (0, 2), (3, 5), (1, 0), (4, 3), (2, 0), (5, 3)]
         >>> list(zip(graph.src[8:].tolist(), graph.dst[8:].tolist(), graph.size_bytes[8:].tolist()))
         [(1, 4, 2.0), (4, 1, 2.0), (2, 5, 2.0), (5, 2, 2.0), (0, 3, 10.0), (3, 0, 10.0)]
         """
         group, transfers, buckets = self.template.group, self.template.transfers, self.template.buckets
-        builder, gpu_of = self.builder, self.gpu_of
+        builder, gpus = self.builder, self._gpus
 
-        # Nodes of tasks [groups, micro-batches, tasks] and of transfers inside replicas, likewise.
+        # Nodes of tasks [micro-batches, tasks, groups] and of transfers inside replicas, likewise.
         every = np.arange(self.plan.micro_batches, dtype=np.int32)
         unit = len(group.subop)
         tasks = self._tasks(priority)
         first_user = np.argsort(group.position)[transfers.position].astype(np.int32)
+        place = transfers.position + priority + unit * self.template.passes.slots_of(first_user, every)
         startup_us, size_bytes = self._exchange_costs()
         sends = builder.transfers(
-            gpu_of[:, None, transfers.sender],
-            gpu_of[:, None, transfers.device],
-            size_bytes,
-            transfers.position + priority + unit * self.template.passes.slots_of(first_user, every),
-            startup_us=startup_us,
+            gpus[transfers.sender],
+            gpus[transfers.device],
+            size_bytes[:, None],
+            place[..., None],
+            startup_us=startup_us[:, None],
             kind=np.where(
                 transfers.sender // self.plan.mp == transfers.device // self.plan.mp, TENSOR, PIPELINE
-            ),
+            )[:, None],
         )
 
-        # Columns of tasks and transfers, and of those that wait for them; the same in every micro-batch.
+        # Rows of tasks and transfers, and of those that wait for them; the same in every micro-batch.
         before, after = _direct(group)
-        builder.depend(_columns(tasks, before), _columns(tasks, after))
-        builder.depend(_columns(tasks, transfers.maker), _columns(sends, transfers.made))
-        builder.depend(_columns(sends, transfers.before), _columns(sends, transfers.after))
+        builder.depend(tasks[:, before], tasks[:, after])
+        builder.depend(tasks[:, transfers.maker], sends[:, transfers.made])
+        builder.depend(sends[:, transfers.before], sends[:, transfers.after])
         arrival, consumer = unique_pairs(transfers.arrival, transfers.consumer)
-        builder.depend(_columns(sends, arrival), _columns(tasks, consumer))
+        builder.depend(sends[:, arrival], tasks[:, consumer])
         pass_ends = self._order_passes(tasks)
         self._exchange(tasks, sends=sends, priority=priority)
         host = HostTime(template=self.template, framework=self.framework, builder=builder)
         host.add(tasks, sends, pass_ends, mark_before)
 
         # Gradients are summed when the last micro-batch has gone back: it does so last in every schedule.
-        last = tasks[:, -1]
+        last = tasks[-1]
         sums = priority + self.template.priorities - len(buckets)
 
         # Where the sums of buckets are, or the parameters that are made of them.
@@ -128,7 +136,7 @@ class IterationTasks:
         is_end[waited_for] = False
         ends = np.flatnonzero(is_end)
         mark = builder.barriers(1, label=self._sync)
-        for nodes in (last[:, ends], *synced):
+        for nodes in (last[ends], *synced):
             builder.depend(nodes, mark)
         return tasks, mark
 
@@ -137,33 +145,28 @@ class IterationTasks:
 
         For the bytes of each pair: nothing waits for what it would wait for.
         """
-        transfers, group, gpu_of = self.template.transfers, self.template.group, self.gpu_of
+        transfers, group, gpus = self.template.transfers, self.template.group, self._gpus
         _, wire_bytes = self._exchange_costs()
         size_bytes = wire_bytes * self.plan.micro_batches
-        tasks = self.builder.tasks(gpu_of[:, group.device], 0.0, 0, 0)
-        self.builder.transfers(gpu_of[:, transfers.sender], gpu_of[:, transfers.device], size_bytes, 0)
-        self._exchange(tasks[:, None], self.plan.micro_batches)
-        every = np.broadcast_to(tasks[:, None], (len(gpu_of), self.plan.micro_batches, tasks.shape[1]))
-        self._collectives(every, 0)
+        tasks = self.builder.tasks(gpus[group.device], 0.0, 0, 0)
+        self.builder.transfers(gpus[transfers.sender], gpus[transfers.device], size_bytes[:, None], 0)
+        self._exchange(tasks[None], self.plan.micro_batches)
+        self._collectives(np.broadcast_to(tasks, (self.plan.micro_batches, *tasks.shape)), 0)
 
     def _tasks(self, priority: int) -> Nodes:
-        """Add the tasks of all micro-batches and of the optimizer. [groups, micro-batches, tasks]"""
-        group, passes, count = self.template.group, self.template.passes, self.plan.micro_batches
-        builder, label = self.builder, self._labels
-        gpu = self.gpu_of[:, None, group.device]
-        duration, place = self._duration_us(gpu), self._place(priority)
-        columns = np.arange(len(group.subop), dtype=np.int32)
+        """Add the tasks of all micro-batches and of the optimizer. [micro-batches, tasks, groups]"""
+        passes, count = self.template.passes, self.plan.micro_batches
+        builder, label = self.builder, self._labels[:, None]
+        gpu = self._gpus[self.template.group.device]
+        duration, place = self._duration_us(), self._place(priority)[..., None]
 
         # All but the last micro-batch have no optimizer of their own.
-        work = np.flatnonzero(passes.row >= 0)
-        tasks = np.empty((len(gpu), count, len(columns)), dtype=np.int32)
+        work, rest = np.flatnonzero(passes.row >= 0), np.flatnonzero(passes.row < 0)
+        tasks = np.empty((count, *gpu.shape), dtype=np.int32)
         if count > 1:
-            tasks[:, :-1, work] = builder.tasks(
-                gpu[..., work], duration[..., work], place[:-1, work], label[work]
-            )
-        tasks[:, -1:] = builder.tasks(gpu, duration, place[-1:], label)
-        rest = np.flatnonzero(passes.row < 0)
-        tasks[:, :-1, rest] = tasks[:, -1:, rest]
+            tasks[:-1, work] = builder.tasks(gpu[work], duration[work], place[:-1, work], label[work])
+        tasks[-1] = builder.tasks(gpu, duration, place[-1], label)
+        tasks[:-1, rest] = tasks[-1, rest]
         return tasks
 
     def _exchange_costs(self) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
@@ -171,23 +174,25 @@ class IterationTasks:
         template = self.template
         size_bytes = template.transfers.size_bytes
         if self.library is None:
-            return np.zeros(()), size_bytes
-        startup_us, factor = self.library.exchange_costs(template.transfers, template.group, self.gpu_of[0])
+            return np.zeros(1), size_bytes
+        startup_us, factor = self.library.exchange_costs(
+            template.transfers, template.group, self.every_gpu[:, 0]
+        )
         return startup_us, size_bytes * factor
 
-    def _duration_us(self, gpu: NDArray[np.int32]) -> NDArray[np.float64]:
-        """Return how long each task takes on its GPU. [groups, 1, tasks]"""
+    def _duration_us(self) -> NDArray[np.float64]:
+        """Return how long each task takes on its GPU. [tasks, groups]"""
         group, passes, plan = self.template.group, self.template.passes, self.plan
-        duration = group.duration_us / self.speed[gpu]
+        duration = group.duration_us[:, None] / self.speed[self._gpus][group.device]
         graph = group.graph.graph
         if plan.shares_states:
             updates = passes.row < 0
-            duration[..., updates] /= updating_replicas(graph, plan)[group.op[updates]]
+            duration[updates] /= updating_replicas(graph, plan)[group.op[updates], None]
         if graph.expert_shares:
-            load = load_of_ranks(graph, plan)[:, group.op]
-            duration = duration * np.tile(load, (len(gpu) // plan.block, 1))[:, None]
+            load = load_of_ranks(graph, plan)[:, group.op].T
+            duration = duration * np.tile(load, self.groups // plan.block)
         if self.template.pieces is not None:
-            duration[..., self.template.pieces.task] /= plan.cp
+            duration[self.template.pieces.task] /= plan.cp
         return duration * self.framework.slowest_of(plan.gpus)
 
     def _place(self, priority: int) -> NDArray[np.int64]:
@@ -204,19 +209,19 @@ class IterationTasks:
         template, plan, builder = self.template, self.plan, self.builder
         if template.blocks is None:
             return
-        place = self._place(priority)[: tasks.shape[1]]
+        place = self._place(priority)[: len(tasks)]
         transfers = BlockTransfers(
-            exchanges=template.blocks, plan=plan, builder=builder, gpu_of=self.gpu_of,
+            exchanges=template.blocks, plan=plan, builder=builder, gpus=self._gpus,
             label=self._sync, repeats=repeats, library=self.library,
         )  # fmt: skip
         arrived, came_in = transfers.add(tasks, place)
         if sends is None:
             return
-        builder.depend(arrived[..., template.blocks.sent], sends[..., template.blocks.send])
+        builder.depend(arrived[:, template.blocks.sent], sends[:, template.blocks.send])
         if template.pieces is not None and came_in is not None:
             task = template.pieces.task
-            gpu = self.gpu_of[:, None, template.group.device]
-            works = gpu[..., task], self._duration_us(gpu)[..., task], place[:, task], self._labels[task]
+            gpu = self._gpus[template.group.device[task]]
+            works = gpu, self._duration_us()[task], place[:, task], self._labels[task]
             template.pieces.add(builder, tasks, sends, came_in, works)
 
     def _order_passes(self, tasks: Nodes) -> list[Nodes]:
@@ -224,22 +229,21 @@ class IterationTasks:
 
         Returns
         -------
-        Ends of the passes of each stage, [groups, passes]; none where there is no order to keep.
+        Ends of the passes of each stage, [passes, groups]; none where there is no order to keep.
         """
         passes, builder = self.template.passes, self.builder
         if not passes.ordered:
             return []
         ends: list[Nodes] = []
         for own, optimizer in zip(passes.passes, passes.optimizer, strict=True):
-            done = builder.barriers((len(tasks), len(own)), label=self._sync)
+            done = builder.barriers((len(own), tasks.shape[-1]), label=self._sync)
             for number, each in enumerate(own):
-                sinks = tasks[:, each.micro_batch, passes.sinks[row_of(each)]]
-                builder.depend(sinks, done[:, number, None])
+                builder.depend(tasks[each.micro_batch, passes.sinks[row_of(each)]], done[number])
                 if number + 1 < len(own):
                     following = own[number + 1]
-                    sources = tasks[:, following.micro_batch, passes.sources[row_of(following)]]
-                    builder.depend(done[:, number, None], sources)
-            builder.depend(done[:, -1, None], tasks[:, -1, optimizer])
+                    sources = tasks[following.micro_batch, passes.sources[row_of(following)]]
+                    builder.depend(done[number], sources)
+            builder.depend(done[-1], tasks[-1, optimizer])
             ends.append(done)
         return ends
 
@@ -255,11 +259,11 @@ class IterationTasks:
         Parameters
         ----------
         tasks, previous
-            Of this iteration and of the one before. [groups, micro-batches, tasks]
+            Of this iteration and of the one before. [micro-batches, tasks, groups]
         priority, first_priority
             Of the first bucket, and of the first task of the iteration.
         """
-        gathers, last = self.template.gathers, tasks[:, -1]
+        gathers, last = self.template.gathers, tasks[-1]
         if not self.plan.shares_states:
             return self.synchronisation(last, priority).add(last), tasks
         over = self._over_replicas(last, priority)
@@ -272,7 +276,7 @@ class IterationTasks:
         template, builder, label = self.template, self.builder, self._sync
         step = OptimizerStep.of(template, builder, tasks, label)
         return ReplicaCollectives(
-            template=template, builder=builder, gpu_of=self.every_gpu_of, priority=priority, label=label,
+            template=template, builder=builder, gpus=self.every_gpu, priority=priority, label=label,
             step=step, library=self.library, in_network=self.in_network,
             tiers=self.tiers, tier_orders=self.tier_orders,
         )  # fmt: skip
@@ -281,11 +285,6 @@ class IterationTasks:
         """Return what adds the all-reduces of one iteration, whose last micro-batch are `tasks`."""
         over = self._over_replicas(tasks, priority)
         return Synchronisation(over=over, tiers=self.tiers, orders=self.orders, tier_orders=self.tier_orders)
-
-
-def _columns(nodes: Nodes, columns: Indices) -> Nodes:
-    """Return ``nodes[..., columns]``, laid out as it is read."""
-    return np.take(nodes, columns, axis=-1)
 
 
 def _direct(group: GroupTasks) -> tuple[Indices, Indices]:

@@ -151,7 +151,7 @@ class Lowering:
             tasks, mark = job.add(iteration * self.template.priorities, previous, mark_before)
             if previous is not None:
                 # What follows the last micro-batch, before what begins the first.
-                builder.depend(previous[:, -1, chain[0]], tasks[:, 0, chain[1]])
+                builder.depend(previous[-1, chain[0]], tasks[0, chain[1]])
                 builder.depend(marks[-1], mark)
             previous = tasks
             marks.append(mark)
@@ -160,8 +160,8 @@ class Lowering:
     def iteration(self, builder: TaskBuilder, groups: int, label: Indices | None = None) -> IterationTasks:
         """Return what adds iterations of the first groups to a builder; `label` is that of each task."""
         return IterationTasks(
-            template=self.template, builder=builder, gpu_of=self.gpu_of[:groups], every_gpu_of=self.gpu_of,
-            label=label, speed=self.speed, tiers=self.tiers, orders=self.orders,
+            template=self.template, builder=builder, every_gpu=np.ascontiguousarray(self.gpu_of.T),
+            groups=groups, label=label, speed=self.speed, tiers=self.tiers, orders=self.orders,
             tier_orders=self.tier_orders, library=self.library, in_network=self.in_network,
             framework=self.framework,
         )  # fmt: skip
@@ -197,6 +197,31 @@ class Lowering:
         """Return the pipeline stage of the sender of each transfer of `tasks`, from 0. [transfers]"""
         device = np.argsort(self.gpu_of.reshape(-1)) % self.plan.replica_gpus  # of each GPU
         return np.asarray(device[tasks.src] // self.plan.mp, dtype=np.int64)
+
+    def by_group(self, tasks: TaskGraph) -> NDArray[np.int64]:
+        """Return where each task of `self.tasks()` would be if those of one group came before the next one's.
+
+        In each iteration: first those of all micro-batches but the last, then those of the last, then what
+        belongs to no group, as it is. [tasks]
+
+        Examples
+        --------
+        Two groups of the worked example, of twelve tasks each.
+
+        >>> from sipml_core.testing.worked import lowering
+        >>> job = lowering(dp=2)
+        >>> job.by_group(job.tasks())[:6].tolist()
+        [0, 12, 1, 13, 2, 14]
+        """
+        place = np.arange(tasks.compute_tasks).reshape(self.plan.iterations, -1)
+        every, work = len(self.template.passes.row), np.count_nonzero(self.template.passes.row >= 0)
+        first = 0
+        for count in ((self.plan.micro_batches - 1) * work, every):
+            block = place[:, first : first + count * self.plan.replicas]
+            first += block.shape[1]
+            by_group = block.reshape(len(place), self.plan.replicas, count)
+            block[:] = by_group.swapaxes(1, 2).reshape(block.shape)
+        return place.reshape(-1)
 
     def check_order(self) -> None:
         """`InfeasibleError` if an iteration has more passes of more tasks than can be put in order."""

@@ -67,20 +67,19 @@ class RingPieces:
         Parameters
         ----------
         tasks, sends
-            [groups, micro-batches, tasks], [groups, micro-batches, transfers]
+            [micro-batches, tasks, groups], [micro-batches, transfers, groups]
         came_in
-            Steps of keys and values. [steps, groups, micro-batches, exchanges that are no rows]
+            Steps of keys and values. [steps, micro-batches, exchanges that are no rows, groups]
         works
-            GPU, duration and priority of a piece, which broadcast to [groups, micro-batches, cut], and its
-            label [cut].
+            GPU and duration of a piece [cut, groups], its priority [micro-batches, cut] and label [cut].
         """
         gpu, duration_us, place, label = works
         steps = len(came_in)
-        shape = (steps, *tasks.shape[:2], len(self.task))
-        pieces = builder.tasks(np.broadcast_to(gpu, shape), duration_us, place, label)
-        builder.depend(tasks[..., self.after_task], pieces[0][..., self.after_cut])
-        builder.depend(sends[..., self.arrival], pieces[0][..., self.arrival_cut])
+        shape = (steps, len(tasks), *gpu.shape)
+        pieces = builder.tasks(np.broadcast_to(gpu, shape), duration_us, place[..., None], label[:, None])
+        builder.depend(tasks[:, self.after_task], pieces[0][:, self.after_cut])
+        builder.depend(sends[:, self.arrival], pieces[0][:, self.arrival_cut])
         builder.depend(pieces[:-1], pieces[1:])
-        builder.depend(pieces[-1], tasks[..., self.task])
+        builder.depend(pieces[-1], tasks[:, self.task])
         # Piece k works on what came in with step k; the first has what is there.
-        builder.depend(came_in[: steps - 1][..., self.exchange], pieces[1:][..., self.cut])
+        builder.depend(came_in[: steps - 1, :, self.exchange], pieces[1:, :, self.cut])

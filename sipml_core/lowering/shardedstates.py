@@ -30,7 +30,7 @@ class SharedStates:
         Parameters
         ----------
         tasks
-            [groups, micro-batches, tasks], of the first groups or of all.
+            [micro-batches, tasks, groups], of the first groups or of all.
 
         Returns
         -------
@@ -46,7 +46,7 @@ class SharedStates:
         updated = tasks.copy()
         ends: list[Nodes] = []
         users = np.unique(np.concatenate([bucket.consumers for bucket in buckets]))
-        done = builder.barriers((len(tasks), len(users)), label=label)
+        done = builder.barriers((len(users), tasks.shape[-1]), label=label)
         for size in sizes:
             numbers = [
                 number
@@ -57,25 +57,25 @@ class SharedStates:
                 gathered = self._add(tasks, [buckets[number] for number in some], some, list(batches))
                 used_by, user = pairs([buckets[number].consumers for number in some])
                 column = np.searchsorted(users, user)
-                builder.depend(gathered[used_by].transpose(1, 0, 2), done[:, column, None])
+                builder.depend(gathered[:, used_by], done[column])
                 ends.append(gathered)
-        builder.depend(tasks[:, -1, users], done)
-        updated[:, :, users] = done[:, None]
+        builder.depend(tasks[-1, users], done)
+        updated[:, users] = done
         return ends, updated
 
     def _add(self, tasks: Nodes, buckets: list[Bucket], numbers: list[int], batches: list[int]) -> Nodes:
-        """Add buckets of equally many devices; return where parameters are. [buckets, groups, devices]"""
+        """Add buckets of equally many devices; return where parameters are. [devices, buckets, groups]"""
         over, builder, label = self.over, self.over.builder, self.over.label
-        made, devices = len(tasks), len(buckets[0].devices)
+        made, devices = tasks.shape[-1], len(buckets[0].devices)
         experts, plan = buckets[0].of_experts, over.plan
         # Of experts each bucket has a ring for each group of replicas with the same ones. A bucket alone has
         # one number and one size for all its rings, on however many devices.
         groups = plan.ep if experts and len(buckets) > 1 else 1
         ring_numbers = np.array(numbers, dtype=np.int32).repeat(groups)
         rings = over.rings(ring_numbers) if experts else over.replica_rings(ring_numbers)
-        shape = (len(buckets), made, devices)
-        # GPUs of all members [buckets, dp, devices]; bucket of each maker and user, and these [pairs].
-        members = np.stack([over.gpu_of[:, bucket.devices] for bucket in buckets])
+        shape = (devices, len(buckets), made)
+        # GPUs of all members [devices, buckets, dp]; bucket of each maker and user, and these [pairs].
+        members = over.gpus[np.array([bucket.devices for bucket in buckets]).T]
         made_by, maker = pairs([bucket.producers for bucket in buckets])
         used_by, user = pairs([bucket.consumers for bucket in buckets])
         size_bytes = np.array([bucket.size_bytes for bucket in buckets])[:, None].repeat(groups, axis=0)
@@ -90,13 +90,13 @@ class SharedStates:
 
         for batch in batches:
             ready = builder.barriers(shape, label=label)
-            builder.depend(tasks[:, batch, maker].T[..., None], ready[made_by])
+            builder.depend(tasks[batch, maker], ready[:, made_by])
             summed = joined(self._reduce_scatter(rings, members, size_bytes, separate(ready)))
-            over.step.wait(summed[used_by].transpose(1, 0, 2), user)
+            over.step.wait(summed[:, used_by], user)
 
         held = precision(over.template.group.graph.graph.precision)
         new = builder.barriers(shape, label=label)
-        builder.depend(tasks[:, -1, user].T[..., None], new[used_by])
+        builder.depend(tasks[-1, user], new[:, used_by])
         parameter_bytes = size_bytes * (held.parameter_bytes / over.plan.gradient_bytes(held))
         return joined(self._all_gather(rings, members, parameter_bytes, separate(new)))
 
@@ -104,41 +104,44 @@ class SharedStates:
         self, rings: Rings, members: NDArray[np.int32], size_bytes: NDArray[np.float64], ready: Nodes
     ) -> Nodes:
         """Add the sum over devices, then over replicas; return where each member has its part."""
-        count, made, devices = ready.shape
+        devices, _, made = ready.shape
         if devices > 1:
-            rows = members[:, :made].reshape(-1, devices)
             inside = attrs.evolve(rings, tiers=(), tier_orders=())
-            ready = inside.reduce_scatter(rows, size_bytes, ready.reshape(-1, devices)).reshape(ready.shape)
+            rows, waits = _over_devices(members[..., :made]), _over_devices(ready)
+            ready = inside.reduce_scatter(rows, size_bytes, waits).T.reshape(ready.shape)
         outer, waits = _over_replicas(members), _over_replicas(ready)
-        done = rings.reduce_scatter(outer, size_bytes / devices, waits, made=made)
-        return done.reshape(count, devices, made).transpose(0, 2, 1)
+        return rings.reduce_scatter(outer, size_bytes / devices, waits, made=made).reshape(ready.shape)
 
     def _all_gather(
         self, rings: Rings, members: NDArray[np.int32], size_bytes: NDArray[np.float64], ready: Nodes
     ) -> Nodes:
         """Add the gather over replicas, then over devices; return where each member has all."""
-        count, made, devices = ready.shape
+        devices, _, made = ready.shape
         outer, waits = _over_replicas(members), _over_replicas(ready)
-        done = rings.all_gather(outer, size_bytes / devices, waits, made=made)
-        done = done.reshape(count, devices, made).transpose(0, 2, 1)
+        done = rings.all_gather(outer, size_bytes / devices, waits, made=made).reshape(ready.shape)
         if devices > 1:
-            rows = members[:, :made].reshape(-1, devices)
             inside = attrs.evolve(rings, tiers=(), tier_orders=())
-            done = inside.all_gather(rows, size_bytes, done.reshape(-1, devices)).reshape(done.shape)
+            rows, waits = _over_devices(members[..., :made]), _over_devices(done)
+            done = inside.all_gather(rows, size_bytes, waits).T.reshape(ready.shape)
         return done
 
 
 def _by_experts(table: NDArray[np.int32], plan: Plan) -> NDArray[np.int32]:
-    """Return tables over replicas as several over experts' groups: [buckets x ep, replicas / ep, devices]."""
-    groups = by_experts(table, plan, axis=1)
-    return groups.reshape(-1, *groups.shape[2:])
+    """Return tables over replicas as several over experts' groups: [devices, buckets x ep, replicas / ep]."""
+    groups = by_experts(table, plan, axis=2)
+    return groups.reshape(len(table), -1, groups.shape[-1])
 
 
 def _from_experts(table: NDArray[np.int32], plan: Plan) -> NDArray[np.int32]:
     """Return what `_by_experts` was made of."""
-    return from_experts(table.reshape(-1, plan.ep, *table.shape[1:]), plan, axis=1)
+    return from_experts(table.reshape(len(table), -1, plan.ep, table.shape[-1]), plan, axis=2)
 
 
 def _over_replicas(table: NDArray[np.int32]) -> NDArray[np.int32]:
-    """Return rows over replicas: [buckets, replicas, devices] as [buckets x devices, replicas]."""
-    return table.transpose(0, 2, 1).reshape(-1, table.shape[1])
+    """Return rows over replicas: [devices, buckets, replicas] as [devices x buckets, replicas]."""
+    return table.reshape(-1, table.shape[-1])
+
+
+def _over_devices(table: NDArray[np.int32]) -> NDArray[np.int32]:
+    """Return rows over devices: [devices, buckets, replicas] as [buckets x replicas, devices]."""
+    return table.reshape(len(table), -1).T

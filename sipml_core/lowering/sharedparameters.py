@@ -28,7 +28,7 @@ _NONE = -1
 
 @attrs.define
 class _Chain:
-    """Where the gathers of each device have come to. [groups, devices]; `_NONE`: nowhere yet."""
+    """Where the gathers of each device have come to. [devices, groups]; `_NONE`: nowhere yet."""
 
     #: End of the last gather, and the task before the first use of what it brought.
     gathered: Nodes
@@ -37,8 +37,8 @@ class _Chain:
     last: Nodes
 
     @classmethod
-    def of(cls, groups: int, devices: int) -> _Chain:
-        return cls(*(np.full((groups, devices), _NONE, dtype=np.int32) for _ in range(3)))
+    def of(cls, devices: int, groups: int) -> _Chain:
+        return cls(*(np.full((devices, groups), _NONE, dtype=np.int32) for _ in range(3)))
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -56,7 +56,7 @@ class SharedParameters:
         Parameters
         ----------
         tasks, previous
-            Of this iteration and of the one before. [groups, micro-batches, tasks]
+            Of this iteration and of the one before. [micro-batches, tasks, groups]
         """
         self._gather_all(tasks, previous)
         return self._reduce_all(tasks)
@@ -64,37 +64,37 @@ class SharedParameters:
     def _gather_all(self, tasks: Nodes, previous: Nodes | None) -> None:
         """Add the gathers of all passes, those of a stage in the order of its list."""
         seen = np.zeros(len(self.gathers.bucket), dtype=np.bool_)
-        chain = _Chain.of(len(tasks), self.over.plan.replica_gpus)
+        chain = _Chain.of(self.over.plan.replica_gpus, tasks.shape[-1])
         for passes in self.over.template.passes.passes:
             for each in passes:
                 row = self.gathers.rows[row_of(each)]
                 if len(row.unit):
                     ready = self._gather(tasks, each, row, chain)
                     self._after_update(ready, row, seen, previous)
-                chain.last[:, row.devices] = tasks[:, each.micro_batch, row.last_of]
+                chain.last[row.devices] = tasks[each.micro_batch, row.last_of]
 
     def _gather(self, tasks: Nodes, each: Pass, row: PassGathers, chain: _Chain) -> Nodes:
-        """Add the gathers of one pass; return where they may start. [groups, entries]"""
+        """Add the gathers of one pass; return where they may start. [entries, groups]"""
         over, builder = self.over, self.over.builder
-        own = tasks[:, each.micro_batch]
-        before = np.where(row.before >= 0, own[:, row.before], chain.last[:, row.device])
+        own = tasks[each.micro_batch]
+        before = np.where(row.before[:, None] >= 0, own[row.before], chain.last[row.device])
         ready = builder.barriers(before.shape, label=over.label)
         size_bytes, priority = self.gathers.size_bytes[row.unit], self._priority(each, row)
-        done = self._shared("all_gather", row.unit, size_bytes, priority, ready.T).T
-        builder.depend(done[:, row.entry], own[:, row.user])
+        done = self._shared("all_gather", row.unit, size_bytes, priority, ready)
+        builder.depend(done[row.entry], own[row.user])
 
         # After the gather before it on the device, and what comes before the first use of that.
         follows = np.flatnonzero(row.device[1:] == row.device[:-1]) + 1
         leads = np.setdiff1d(np.arange(len(row.unit)), follows)
         for earlier, inside in ((chain.gathered, done), (chain.before, before)):
             waits = np.empty_like(ready)
-            waits[:, follows] = inside[:, follows - 1]
-            waits[:, leads] = earlier[:, row.device[leads]]
-            there = (waits != _NONE).all(axis=0)
-            builder.depend(waits[:, there], ready[:, there])
+            waits[follows] = inside[follows - 1]
+            waits[leads] = earlier[row.device[leads]]
+            there = (waits != _NONE).all(axis=1)
+            builder.depend(waits[there], ready[there])
         ends = np.append(leads[1:], len(row.unit)) - 1
-        chain.gathered[:, row.device[ends]] = done[:, ends]
-        chain.before[:, row.device[ends]] = before[:, ends]
+        chain.gathered[row.device[ends]] = done[ends]
+        chain.before[row.device[ends]] = before[ends]
         return ready
 
     def _after_update(
@@ -107,7 +107,7 @@ class SharedParameters:
         for entry in np.flatnonzero(~seen[row.unit]).tolist():
             users = buckets[self.gathers.bucket[row.unit[entry]]].consumers
             users = users[device[users] == row.device[entry]]
-            self.over.builder.depend(previous[:, -1, users], ready[:, entry, None])
+            self.over.builder.depend(previous[-1, users], ready[entry])
         seen[row.unit] = True
 
     def _priority(self, each: Pass, row: PassGathers) -> NDArray[np.int64]:
@@ -139,7 +139,7 @@ class SharedParameters:
             Nodes after which each replica may start. [units, groups]
         """
         plan, experts = self.over.plan, self.gathers.of_experts[unit]
-        members = np.asarray(self.over.gpu_of[:, self.gathers.device[unit]].T)
+        members = self.over.gpus[self.gathers.device[unit]]
         done = np.empty_like(ready)
         for own, groups in ((np.flatnonzero(~experts), 1), (np.flatnonzero(experts), plan.ep)):
             if not len(own):
@@ -176,10 +176,10 @@ class SharedParameters:
             made_by.append(np.full(len(makers[-1]), unit))
         unit_of, maker = np.concatenate(made_by), np.concatenate(makers)
 
-        summed = builder.barriers((len(units), len(tasks)), label=over.label)
+        summed = builder.barriers((len(units), tasks.shape[-1]), label=over.label)
         for batch in range(over.plan.micro_batches):
             ready = builder.barriers(summed.shape, label=over.label)
-            builder.depend(tasks[:, batch, maker].T, ready[unit_of])
+            builder.depend(tasks[batch, maker], ready[unit_of])
             builder.depend(self._shared("reduce_scatter", units, size_bytes, priority, ready), summed)
         for number, bucket in enumerate(buckets):
             own = np.flatnonzero(of == number)
@@ -187,7 +187,7 @@ class SharedParameters:
                 summed[own] = self._over_devices(number, summed[own])
             column = np.zeros(over.plan.replica_gpus, dtype=np.int64)
             column[list(bucket.devices)] = own
-            over.step.wait(summed[column[device[bucket.consumers]]].T, bucket.consumers)
+            over.step.wait(summed[column[device[bucket.consumers]]], bucket.consumers)
         return [summed]
 
     def _over_devices(self, number: int, summed: Nodes) -> Nodes:
@@ -195,5 +195,5 @@ class SharedParameters:
         over, bucket = self.over, self.over.template.buckets[number]
         sharers = over.plan.expert_replicas if bucket.of_experts else over.plan.replicas
         rings: Rings = over.rings(np.array([number], dtype=np.int32))
-        members = over.gpu_of[: summed.shape[1], list(bucket.devices)]
+        members = over.gpus[list(bucket.devices), : summed.shape[1]].T
         return rings.all_reduce(members, bucket.size_bytes / sharers, summed.T).T

@@ -23,11 +23,11 @@ class OptimizerStep:
     """Lets the optimizer's tasks start: each after its own sum, or all of a GPU after its last one."""
 
     builder: TaskBuilder
-    #: Of the last micro-batch. [groups, tasks]
+    #: Of the last micro-batch. [tasks, groups]
     tasks: Nodes
     #: Device of each task of the template. [tasks]
     device: Indices
-    #: After all sums of a device; None: no task waits for sums of others. [groups, devices]
+    #: After all sums of a device; None: no task waits for sums of others. [devices, groups]
     last: Nodes | None
 
     @classmethod
@@ -35,15 +35,14 @@ class OptimizerStep:
         """Return the step of one iteration, as the plan says; barriers get `label`."""
         device, last = template.group.device, None
         if template.plan.optimizer_step == "last":
-            last = builder.barriers((len(tasks), template.plan.replica_gpus), label=label)
+            last = builder.barriers((template.plan.replica_gpus, tasks.shape[1]), label=label)
             updates = np.concatenate(template.passes.optimizer)
-            builder.depend(last[:, device[updates]], tasks[:, updates])
+            builder.depend(last[device[updates]], tasks[updates])
         return cls(builder=builder, tasks=tasks, device=device, last=last)
 
     def wait(self, sums: Nodes, users: Indices) -> None:
-        """Make optimizer tasks wait for sums. [groups, users, ...], [users]"""
-        after = self.tasks[:, users] if self.last is None else self.last[:, self.device[users]]
-        self.builder.depend(sums, after.reshape(*after.shape, *(1,) * (sums.ndim - 2)))
+        """Make optimizer tasks wait for sums. [..., users, groups], [users]"""
+        self.builder.depend(sums, self.tasks[users] if self.last is None else self.last[self.device[users]])
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -52,8 +51,8 @@ class ReplicaCollectives:
 
     template: GroupTemplate
     builder: TaskBuilder
-    #: GPU of device r in replica g, all of them. [dp, replica]
-    gpu_of: NDArray[np.int32]
+    #: GPU of device r in replica g, all of them. [replica, dp]
+    gpus: NDArray[np.int32]
     #: Priority of the first bucket, and label of barriers.
     priority: int
     label: int
@@ -97,7 +96,7 @@ class Synchronisation:
     tier_orders: tuple[tuple[tuple[int, ...], int, float], ...] = ()
 
     def add(self, tasks: Nodes) -> list[Nodes]:
-        """Add the collectives of all buckets; return where they end. [groups, members] or [groups, buckets]
+        """Add the collectives of all buckets; return where they end. [members, groups] or [buckets, groups]
 
         Where passes are ordered there may be thousands of buckets: those of one device each, on one ring over
         the replicas, are added together. Elsewhere one by one, which numbers the nodes otherwise.
@@ -118,7 +117,7 @@ class Synchronisation:
         return done + [self._add(tasks, number) for number in others]
 
     def _add_single(self, tasks: Nodes, numbers: list[int]) -> Nodes:
-        """Add rings of buckets that are on one device each; return where they end. [groups, buckets]
+        """Add rings of buckets that are on one device each; return where they end. [buckets, groups]
 
         Examples
         --------
@@ -127,7 +126,7 @@ class Synchronisation:
         >>> from sipml_core.testing.worked import synchronisation
         >>> sums, builder, tasks = synchronisation(dp=2)
         >>> sums._add_single(tasks, [0, 1, 2]).shape
-        (2, 3)
+        (3, 2)
         >>> graph = builder.build()
         >>> list(zip(graph.src.tolist(), graph.dst.tolist(), graph.size_bytes.tolist()))
         [(1, 4, 2.0), (4, 1, 2.0), (2, 5, 2.0), (5, 2, 2.0), (0, 3, 10.0), (3, 0, 10.0)]
@@ -140,21 +139,21 @@ class Synchronisation:
         used_by, users = pairs([bucket.consumers for bucket in buckets])
 
         # All makers are waited for: on the device, or doing what the device did.
-        ready = builder.barriers((len(buckets), len(tasks)), label=over.label)
-        builder.depend(tasks[:, makers], ready[made_by].T)
+        ready = builder.barriers((len(buckets), tasks.shape[1]), label=over.label)
+        builder.depend(tasks[makers], ready[made_by])
         rings = attrs.evolve(
             over.rings(np.array(numbers, dtype=np.int32)),
             counter_rotating=over.plan.counter_rotating,
             in_network=over.in_network,
         )
         size_bytes = np.array([b.size_bytes for b in buckets])[:, None]
-        members = over.gpu_of[:, [b.devices[0] for b in buckets]].T
-        done = rings.all_reduce(members, size_bytes, ready, made=len(tasks)).T
-        over.step.wait(done[:, used_by], users)
+        members = over.gpus[[b.devices[0] for b in buckets]]
+        done = rings.all_reduce(members, size_bytes, ready, made=tasks.shape[1])
+        over.step.wait(done[used_by], users)
         return done
 
     def _add(self, tasks: Nodes, number: int) -> Nodes:
-        """Add the collective of one bucket; return where it ends on each member. [groups, members]
+        """Add the collective of one bucket; return where it ends on each member. [members, groups]
 
         A member that makes none of the gradients joins in when all makers of its group are done. It
         waits for makers that are no members too: these did the same as the member did.
@@ -171,16 +170,16 @@ class Synchronisation:
         ((0,), [4, 7], [8, 9])
         >>> done = sums._add(tasks, 2)
         >>> done.shape
-        (2, 1)
+        (1, 2)
         >>> graph = builder.build()
         >>> list(zip(graph.src.tolist(), graph.dst.tolist(), graph.latency_steps.tolist()))
         [(0, 3, 2.0), (3, 0, 2.0)]
         >>> graph.successors[graph.succ_start[done[0, 0]] : graph.succ_start[done[0, 0] + 1]].tolist()
-        [8, 9, 20, 21]
+        [16, 17, 18, 19]
         """
         over, builder = self.over, self.over.builder
         bucket: Bucket = over.template.buckets[number]
-        devices = len(bucket.devices)
+        devices, groups = len(bucket.devices), tasks.shape[1]
         device = over.template.group.device
 
         # Column of each device among the members, -1 for none [replica]; of makers and users [pairs].
@@ -190,11 +189,11 @@ class Synchronisation:
 
         # A member is ready after its own makers, or all of its group's, and after makers that are no members.
         inside = maker >= 0
-        ready = builder.barriers((len(tasks), devices), label=over.label)
-        builder.depend(tasks[:, bucket.producers[inside]], ready[:, maker[inside]])
+        ready = builder.barriers((devices, groups), label=over.label)
+        builder.depend(tasks[bucket.producers[inside]], ready[maker[inside]])
         idle = np.flatnonzero(np.bincount(maker[inside], minlength=devices) == 0)
-        builder.depend(tasks[:, bucket.producers[inside], None], ready[:, None, idle])
-        builder.depend(tasks[:, bucket.producers[~inside], None], ready[:, None, :])
+        builder.depend(tasks[bucket.producers[inside], None], ready[idle])
+        builder.depend(tasks[bucket.producers[~inside], None], ready)
 
         # One ring through the members of all groups, or tiers of rings. [1, *tiers, devices]
         rings = Rings(
@@ -208,18 +207,18 @@ class Synchronisation:
             library=over.library,
             in_network=over.in_network,
         )
-        members = over.gpu_of[:, bucket.devices]
+        members, waits = over.gpus[list(bucket.devices)].T, ready.T
         if bucket.of_experts:
             # One ring for each group of replicas with the same experts. [ep, replicas / ep, devices]
-            members, waits = by_experts(members, over.plan), by_experts(ready, over.plan)
+            members, waits = by_experts(members, over.plan), by_experts(waits, over.plan)
             sums = rings.all_reduce(members, bucket.size_bytes, waits, made=waits.shape[1])
-            done = from_experts(sums, over.plan)
+            done = from_experts(sums, over.plan).T
         else:
-            made = len(tasks) // math.prod(self.tiers[1:])
-            waits = ready.reshape(1, made, *self.tiers[1:], devices)
+            made = groups // math.prod(self.tiers[1:])
+            waits = waits.reshape(1, made, *self.tiers[1:], devices)
             members = members.reshape(1, *self.tiers, devices)
-            done = rings.all_reduce(members, bucket.size_bytes, waits, made=made).reshape(ready.shape)
-        over.step.wait(done[:, user], bucket.consumers)
+            done = rings.all_reduce(members, bucket.size_bytes, waits, made=made).reshape(groups, devices).T
+        over.step.wait(done[user], bucket.consumers)
         return done
 
 

@@ -33,8 +33,8 @@ class TaskOrigins:
 def task_origins(lowering: Lowering, tasks: TaskGraph, groups: int) -> TaskOrigins:
     """Return the origins of ``lowering.tasks(groups)``, in the order in which it adds them.
 
-    In each iteration first come the passes of all micro-batches but the last, [groups, micro-batches - 1,
-    passes' tasks], then the last with the optimizer, [groups, all tasks], then whatever else there is.
+    In each iteration first come the passes of all micro-batches but the last, [micro-batches - 1, passes'
+    tasks, groups], then the last with the optimizer, [all tasks, groups], then whatever else there is.
 
     Examples
     --------
@@ -44,12 +44,12 @@ def task_origins(lowering: Lowering, tasks: TaskGraph, groups: int) -> TaskOrigi
     >>> job = lowering(dp=2)
     >>> tasks = job.tasks()
     >>> found = task_origins(job, tasks, 2)
-    >>> found.pass_kind[:12].tolist()
+    >>> found.pass_kind[:24:2].tolist()
     [0, 0, 0, 0, 1, 1, 1, 1, 3, 3, 3, 3]
     >>> set(found.op[24:].tolist()), set(found.micro_batch[:24].tolist())
     ({-1}, {0})
     >>> list(zip(tasks.src.tolist(), found.bucket.tolist()))[6:11]
-    [(4, -1), (5, -1), (1, 0), (4, 0), (2, 1)]
+    [(2, -1), (5, -1), (1, 0), (4, 0), (2, 1)]
     """
     plan, template = lowering.plan, lowering.template
     row, count = template.passes.row, len(template.group.subop)
@@ -57,9 +57,9 @@ def task_origins(lowering: Lowering, tasks: TaskGraph, groups: int) -> TaskOrigi
     ahead = plan.micro_batches - 1
 
     # Task of the template and micro-batch of each task of one iteration, then of all. [tasks]
-    of_last = np.tile(np.arange(count), groups)
-    of_ahead = np.tile(work, groups * ahead)
-    batch_ahead = np.tile(np.repeat(np.arange(ahead), len(work)), groups)
+    of_last = np.repeat(np.arange(count), groups)
+    of_ahead = np.repeat(np.tile(work, ahead), groups)
+    batch_ahead = np.repeat(np.arange(ahead), len(work) * groups)
     each = tasks.compute_tasks // plan.iterations
     known = len(of_ahead) + len(of_last)
     columns = np.full((plan.iterations, each), -1, dtype=np.int32)

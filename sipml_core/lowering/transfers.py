@@ -17,12 +17,13 @@ class Transfers:
     #: Device that sends, and device that receives. [transfers]
     sender: Indices
     device: Indices
-    #: Tensor, and the box of it that is sent: [lo, hi) per axis. [transfers], [transfers, MAX_RANK]
+    #: Box that each sends. [transfers]
+    box: Indices
+    #: Of each box its tensor, its place in it, [lo, hi) per axis, and its size. [boxes, MAX_RANK] or [boxes]
     tensor: Indices
     lo: Indices
     hi: Indices
-    #: [transfers] [bytes]
-    size_bytes: NDArray[np.float64]
+    box_bytes: NDArray[np.float64]
     #: Position of the first task that waits for each. [transfers]
     position: Indices
     #: Task, and transfer that waits for it. [pairs]
@@ -34,6 +35,11 @@ class Transfers:
     #: Transfer, and task that waits for it. [pairs]
     arrival: Indices
     consumer: Indices
+
+    @property
+    def size_bytes(self) -> NDArray[np.float64]:
+        """Return what each sends. [transfers] [bytes]"""
+        return self.box_bytes[self.box]
 
 
 def volume(lo: NDArray[np.int32], hi: NDArray[np.int32]) -> NDArray[np.int64]:
@@ -200,10 +206,11 @@ def plan_transfers(tasks: GroupTasks) -> Transfers:
     return Transfers(
         sender=tasks.device[src[member]],
         device=device[member],
+        box=np.arange(len(member), dtype=np.int32),
         tensor=tensor[member],
         lo=lo,
         hi=hi,
-        size_bytes=volume(lo, hi) * element_bytes[tensor[member]],
+        box_bytes=volume(lo, hi) * element_bytes[tensor[member]],
         position=position,
         maker=src[member],
         made=np.arange(len(member), dtype=np.int32),

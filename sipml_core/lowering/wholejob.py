@@ -5,9 +5,9 @@ from __future__ import annotations
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.lowering.joblowering import Lowering
+from sipml_core.lowering.treesteps import Trees
 from sipml_core.model import Cluster, Placement, Plan, TaskGraph
 
 

@@ -45,7 +45,17 @@ from sipml_core.model.plan import Plan
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
-from sipml_core.model.results import FAILED, HOST, INFEASIBLE, LANGUAGE, OK, UNFINISHED, CaseResult, Result
+from sipml_core.model.results import (
+    FAILED,
+    HOST,
+    INFEASIBLE,
+    LANGUAGE,
+    OK,
+    ROUNDS,
+    UNFINISHED,
+    CaseResult,
+    Result,
+)
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
@@ -72,6 +82,7 @@ __all__ = [
     "PIPELINE",
     "PRECISIONS",
     "RECOMPUTE",
+    "ROUNDS",
     "SCHEDULES",
     "SILENT",
     "TENSOR",

@@ -222,8 +222,8 @@ class Plan(Execution):
         >>> Plan(mp=2, pp=2, dp=4, ep=2, global_batch=4).replica_stride is None
         True
         """
-        steps = np.unique(np.diff(self.positions[:, 0]))
-        return int(steps[0]) if len(steps) == 1 else None
+        steps = np.diff(self.positions[:, 0])
+        return int(steps[0]) if len(steps) and (steps == steps[0]).all() else None
 
     def stride(self, degree: str) -> int:
         """Places between two GPUs that differ by one in the index of a degree; "dp" is its outer part.

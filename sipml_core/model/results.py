@@ -17,6 +17,8 @@ OK, INFEASIBLE, UNFINISHED, FAILED = "ok", "infeasible", "unfinished", "failed"
 LANGUAGE = "language"
 #: Mark of columns that only cases have whose [framework] takes time of the host.
 HOST = "host"
+#: Mark of columns that only cases have whose layout and circuits were chosen in turn.
+ROUNDS = "rounds"
 
 
 def _column(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
@@ -106,6 +108,15 @@ class CaseResult:
             "takes time of the host: mean over GPUs",
             "unit": "us",
             HOST: True,
+        },
+    )
+    one_round_us: float | None = attrs.field(
+        default=None,
+        metadata={
+            "doc": "time of one iteration with the fastest layout of the first round, where layout and "
+            "circuits were chosen in turn",
+            "unit": "us",
+            ROUNDS: True,
         },
     )
     tokens_per_s_gpu: float | None = _of_language("tokens trained in a second by one GPU", "1/s")

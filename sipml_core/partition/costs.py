@@ -196,6 +196,8 @@ class _Costing:
 
     def _traffic(self) -> dict[tuple[int, int], Table]:
         """Return traffic of all edges, by the variables at their ends; the diagonal where both are one."""
+        if self.budget.mp == 1:  # nothing leaves its device
+            return {}
         readers: dict[tuple[str, int], list[tuple[Op, Operand]]] = defaultdict(list)
         for op in self.graph.ops:
             for operand in op.reads:
@@ -253,7 +255,7 @@ class _Costing:
                     key = self._key(op, operand, leader)
                     boxes = self.rule.boxes(key)
                     size = self._largest(key) * (self.budget.gradient_bytes or tensor.element_bytes)
-                    holders = len(boxes.lo) // len(np.unique(boxes.lo, axis=0))
+                    holders = len(boxes.lo) // len(set(map(tuple, boxes.lo.tolist())))
                     members = holders * self.budget.dp
                     total += self.budget.sync_us(2.0 * (members - 1) / members * size)
         return total

@@ -32,11 +32,18 @@ class Choice:
 
 @attrs.frozen(kw_only=True)
 class Layout:
-    """Split dimension of each forward op (None: not cut), and how it was decided."""
+    """Split dimension of each forward op (None: not cut), and how it was decided.
+
+    Layouts that cut alike are equal, whatever the reasons for their cuts.
+
+    >>> whole = Layout(name="auto", dims={"product": None})
+    >>> whole == Layout(name="auto", dims={"product": "rows"})
+    False
+    """
 
     name: str
-    dims: Mapping[str, str | None]
-    choices: tuple[Choice, ...] = ()
+    dims: Mapping[str, str | None] = attrs.field(hash=False)
+    choices: tuple[Choice, ...] = attrs.field(default=(), eq=False)
     #: Ops that every device of a group does in full, all backward and optimizer ops that follow them
     #: included. Their dimension says only which part of the result a device sends to the others.
     duplicated: frozenset[str] = frozenset()

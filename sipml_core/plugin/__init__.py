@@ -4,6 +4,7 @@ In: entry points of the group ``sipml``. Out: a `Registry` of checked classes by
 Imports only `model`, `fields` and `errors`.
 """
 
+from sipml_core.plugin.deferred import Deferred
 from sipml_core.plugin.hookspecs import hookimpl
 from sipml_core.plugin.interfaces import (
     Allocator,
@@ -33,6 +34,7 @@ __all__ = [
     "Communication",
     "Component",
     "Convergence",
+    "Deferred",
     "DemandForecast",
     "Entry",
     "Estimator",

@@ -9,6 +9,7 @@ import pluggy
 
 if TYPE_CHECKING:
     from sipml_core.model import Result
+    from sipml_core.plugin.deferred import Deferred
     from sipml_core.plugin.interfaces import (
         Allocator,
         AllReduce,
@@ -31,7 +32,7 @@ hookimpl = pluggy.HookimplMarker(PROJECT)
 
 
 @hookspec
-def sipml_workloads() -> Iterable[type[Workload]]:  # type: ignore[empty-body]
+def sipml_workloads() -> Iterable[type[Workload] | Deferred]:  # type: ignore[empty-body]
     """Models to train that this plugin offers.
 
     Called once, when plugins load. Names must be unique over all plugins;
@@ -40,47 +41,47 @@ def sipml_workloads() -> Iterable[type[Workload]]:  # type: ignore[empty-body]
 
 
 @hookspec
-def sipml_gpu_models() -> Iterable[type[GpuModel]]:  # type: ignore[empty-body]
+def sipml_gpu_models() -> Iterable[type[GpuModel] | Deferred]:  # type: ignore[empty-body]
     """GPUs that this plugin offers. Called once, when plugins load; names must be unique."""
 
 
 @hookspec
-def sipml_placers() -> Iterable[type[Placer]]:  # type: ignore[empty-body]
+def sipml_placers() -> Iterable[type[Placer] | Deferred]:  # type: ignore[empty-body]
     """Placement algorithms that this plugin offers. Called once, when plugins load; names must be unique."""
 
 
 @hookspec
-def sipml_topologies() -> Iterable[type[Topology]]:  # type: ignore[empty-body]
+def sipml_topologies() -> Iterable[type[Topology] | Deferred]:  # type: ignore[empty-body]
     """Interconnects that this plugin offers. Called once, when plugins load; names must be unique."""
 
 
 @hookspec
-def sipml_schedulers() -> Iterable[type[Scheduler]]:  # type: ignore[empty-body]
+def sipml_schedulers() -> Iterable[type[Scheduler] | Deferred]:  # type: ignore[empty-body]
     """Circuit schedulers that this plugin offers. Called once, when plugins load; names must be unique."""
 
 
 @hookspec
-def sipml_estimators() -> Iterable[type[Estimator]]:  # type: ignore[empty-body]
+def sipml_estimators() -> Iterable[type[Estimator] | Deferred]:  # type: ignore[empty-body]
     """Traffic estimators that this plugin offers. Called once, when plugins load; names must be unique."""
 
 
 @hookspec
-def sipml_exchanges() -> Iterable[type[Exchange]]:  # type: ignore[empty-body]
+def sipml_exchanges() -> Iterable[type[Exchange] | Deferred]:  # type: ignore[empty-body]
     """Exchanges inside groups that this plugin offers. Called once, when plugins load; names are unique."""
 
 
 @hookspec
-def sipml_all_reduces() -> Iterable[type[AllReduce]]:  # type: ignore[empty-body]
+def sipml_all_reduces() -> Iterable[type[AllReduce] | Deferred]:  # type: ignore[empty-body]
     """All-reduces over replicas that this plugin offers. Called once, when plugins load; names are unique."""
 
 
 @hookspec
-def sipml_communication() -> Iterable[type[Communication]]:  # type: ignore[empty-body]
+def sipml_communication() -> Iterable[type[Communication] | Deferred]:  # type: ignore[empty-body]
     """Communication libraries that this plugin offers. Called once, when plugins load; names are unique."""
 
 
 @hookspec
-def sipml_allocators() -> Iterable[type[Allocator]]:  # type: ignore[empty-body]
+def sipml_allocators() -> Iterable[type[Allocator] | Deferred]:  # type: ignore[empty-body]
     """Allocations of GPUs to jobs that this plugin offers. Called once, when plugins load."""
 
 

@@ -12,6 +12,7 @@ import os
 from collections.abc import Iterable, Mapping
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
+from pkgutil import resolve_name
 from typing import Any, get_type_hints
 
 import attrs
@@ -19,6 +20,7 @@ import pluggy
 
 from sipml_core.errors import ConfigError, PluginError, unknown
 from sipml_core.plugin import hookspecs
+from sipml_core.plugin.deferred import Deferred
 from sipml_core.plugin.interfaces import (
     Allocator,
     AllReduce,
@@ -78,8 +80,26 @@ class Entry:
     """One offered class."""
 
     role: str
-    component: type[Component]
+    offered: type[Component] | Deferred
     source: Source
+
+    @property
+    def component(self) -> type[Component]:
+        """The class, imported now where that was deferred.
+
+        Raises
+        ------
+        PluginError
+            It cannot be imported, or breaks the contract.
+        """
+        return self.offered if isinstance(self.offered, type) else _imported(self)
+
+    @property
+    def package(self) -> str:
+        """The top-level package that brings the class."""
+        if isinstance(self.offered, type):
+            return self.offered.__module__.partition(".")[0]
+        return self.offered.package
 
 
 @attrs.define
@@ -228,12 +248,35 @@ def _collect_offers(registry: Registry, role: str, hook: str, base: type[Compone
             registry.problems.append(f"{source}: {hook} failed: {type(error).__name__}: {_one_line(error)}")
             continue
         registry.trace.append(f"{hook}: {source} offers {_names(components)}")
-        for component in components:
-            fault = _fault(component, base)
+        for offered in components:
+            fault = None if isinstance(offered, Deferred) else _fault(offered, base)
             if fault:
-                registry.problems.append(f"{source}: {hook} returned {component!r}, left out: {fault}")
+                registry.problems.append(f"{source}: {hook} returned {offered!r}, left out: {fault}")
             else:
-                _add(registry, Entry(role=role, component=component, source=source))
+                _add(registry, Entry(role=role, offered=offered, source=source))
+
+
+@cache
+def _imported(entry: Entry) -> type[Component]:
+    """Return the class of a deferred offer; `PluginError` says what is wrong with it."""
+    assert isinstance(entry.offered, Deferred)
+    try:
+        with interrupts_blocked():
+            component = resolve_name(entry.offered.where)
+        fault = _fault(component, ROLES[entry.role][1])
+    except KeyboardInterrupt:
+        raise
+    except BaseException as error:  # a stranger's code
+        fault = _named(error)
+    if fault is None and component.name != entry.offered.name:
+        fault = f"it is called {component.name!r}"
+    if fault:
+        raise PluginError(
+            f"{entry.source}: the {entry.role} {entry.offered.name!r} ({entry.offered.where}) cannot be "
+            f"used: {fault}"
+        )
+    checked: type[Component] = component
+    return checked
 
 
 def _refuse_namesake(registry: Registry, source: Source) -> None:
@@ -249,7 +292,7 @@ def _names(components: Iterable[Any]) -> str:
 
 
 def _add(registry: Registry, entry: Entry) -> None:
-    name = entry.component.name
+    name = entry.offered.name
     other = registry.entries[entry.role].get(name)
     if other is not None:
         raise PluginError(

@@ -4,8 +4,9 @@ In: results. Out: text on a console, files in a folder.
 Imports everything but `cli`; each file only when something of it is asked for, since a command needs few.
 """
 
-from importlib import import_module
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
+
+from sipml_core.lazy import files_when_asked
 
 if TYPE_CHECKING:
     from sipml_core.report.casepictures import PictureLook
@@ -21,12 +22,8 @@ if TYPE_CHECKING:
         trace_lines,
     )
     from sipml_core.report.countstable import counts_tables
-    from sipml_core.report.detailfiles import (
-        DetailRequest,
-        details_size_line,
-        recorded_cases,
-        write_details,
-    )
+    from sipml_core.report.detailfiles import details_size_line, recorded_cases, write_details
+    from sipml_core.report.detailrequest import DetailRequest
     from sipml_core.report.drawing import SeriesLook, draw_series
     from sipml_core.report.explain import strategy_tables, winner_tables
     from sipml_core.report.fragmentationreport import fragmentation_tables, write_fragmentation
@@ -135,8 +132,8 @@ _GIVES = {
         "trace_lines",
     ),
     "countstable": ("counts_tables",),
+    "detailrequest": ("DetailRequest",),
     "detailfiles": (
-        "DetailRequest",
         "details_size_line",
         "recorded_cases",
         "write_details",
@@ -188,6 +185,7 @@ _GIVES = {
         "write_predictions",
     ),
 }
+__getattr__ = files_when_asked(__name__, _GIVES)
 
 __all__ = [
     "ELEMENT_BYTES",
@@ -263,11 +261,3 @@ __all__ = [
     "write_shared",
     "write_sweep",
 ]
-
-
-def __getattr__(name: str) -> Any:
-    """Return what is asked for from its file."""
-    for file, names in _GIVES.items():
-        if name in names:
-            return getattr(import_module(f"{__name__}.{file}"), name)
-    raise AttributeError(f"module {__name__!r} has no attribute {name!r}")

@@ -11,35 +11,17 @@ from collections.abc import Iterable, Iterator
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 
 from sipml_core.details import CaseDetails, Selection, trace_bytes, trace_size
 from sipml_core.errors import ConfigError
 from sipml_core.fields import format_bytes
 from sipml_core.model import Result
+from sipml_core.report.detailrequest import DetailRequest
 from sipml_core.report.resultfiles import write_atomically
 
 #: Rows of a CSV file that are formatted at a time.
 _ROWS = 50_000
-
-
-@attrs.frozen(kw_only=True)
-class DetailRequest:
-    """What of a run's details is written, and where: the tables, a trace, or both."""
-
-    #: Folder that gets a folder for each case; None: no tables.
-    folder: Path | None
-    #: Name of the trace; with several cases each is added to it. None: no trace.
-    trace: Path | None
-    selection: Selection
-    #: Of all tables, and of all traces. [bytes]
-    limit_bytes: float
-
-    @property
-    def wanted(self) -> bool:
-        """Whether anything is to be written."""
-        return self.folder is not None or self.trace is not None
 
 
 def case_names(cases: Iterable[CaseDetails]) -> list[str]:

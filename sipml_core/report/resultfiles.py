@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import csv
-import hashlib
 import io
 import json
 import os
@@ -16,7 +15,7 @@ import attrs
 import tomli_w
 
 from sipml_core.errors import ConfigError, brief
-from sipml_core.model import HOST, LANGUAGE, CaseResult, Result
+from sipml_core.model import HOST, LANGUAGE, ROUNDS, CaseResult, Result
 
 if TYPE_CHECKING:
     from sipml_core.searching import SearchResult
@@ -64,7 +63,7 @@ def write_result(result: Result, folder: Path) -> list[Path]:
 
 def _is_written(field: attrs.Attribute[Any], value: Any) -> bool:
     """Whether JSON has a field: not what details are made of, nor empty ones that only some cases have."""
-    of_some = LANGUAGE in field.metadata or HOST in field.metadata
+    of_some = field.metadata.keys() & {LANGUAGE, HOST, ROUNDS}
     return field.name not in ("timelines", "recorded") and not (of_some and value is None)
 
 
@@ -116,10 +115,16 @@ class Inputs:
                 content = Path(file).read_bytes()
             except OSError as error:
                 raise ConfigError(f"cannot read {file} again: {error.strerror}") from None
-            if hashlib.sha256(content).hexdigest() != self.hashes[file]:
+            if _sha256(content) != self.hashes[file]:
                 raise ConfigError(f"{file} has changed while the experiment ran")
             found[name] = content
         return found
+
+
+def _sha256(content: bytes) -> str:
+    import hashlib  # only here: it loads OpenSSL, and few experiments name files
+
+    return hashlib.sha256(content).hexdigest()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -144,7 +149,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 def summary_csv(cases: Iterable[CaseResult]) -> str:
     """One line for each case; the columns are the fields of `CaseResult`.
 
-    Those of language models, and of hosts that take time, are there if a case has one of them.
+    Those of language models, of hosts that take time, and of choices in rounds, are there if a case has one.
     """
     found = list(cases)
     rows = [{**plain_row(attrs.asdict(case)), "notes": "; ".join(case.notes)} for case in found]
@@ -153,6 +158,8 @@ def summary_csv(cases: Iterable[CaseResult]) -> str:
         absent.add(LANGUAGE)
     if all(case.host_wait_us is None for case in found):
         absent.add(HOST)
+    if all(case.one_round_us is None for case in found):
+        absent.add(ROUNDS)
     columns = [field.name for field in attrs.fields(CaseResult) if not absent & field.metadata.keys()]
     return to_csv([{key: row[key] for key in columns} for row in rows], columns)
 

@@ -173,6 +173,14 @@ def search_footnotes(result: SearchResult) -> list[str]:
             rows = result.of(workload, topology)
             reason = next(row.reason for row in reversed(rows) if row.status == "infeasible")
             lines.append(f"{workload} on {topology}: no candidate can run; the last one: {reason}")
+    gains = {case: result.gain_of_rounds(*case) for case in without}
+    told = [
+        f"{workload} on {topology} {f'{gain:.1%} less' if gain else 'no gain'}"
+        for (workload, topology), gain in gains.items()
+        if gain is not None
+    ]
+    if told:
+        lines.append(f"layout and circuits in turn, against one pass: {', '.join(told)}")
     if any(row.extrapolated for row in result.rows):
         lines.append("* the batch lies outside the measured convergence data: extrapolated")
     if any(row.tight_memory for row in result.rows):

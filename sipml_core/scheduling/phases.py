@@ -23,7 +23,7 @@ from sipml_core.scheduling.driver import (
 )
 from sipml_core.scheduling.jobphases import JobPhases, Phase
 from sipml_core.scheduling.kindchoice import KindEstimates, Sharing, span_us
-from sipml_core.scheduling.kindphases import MOST_PHASES, Bursts, kind_told
+from sipml_core.scheduling.kindphases import MOST_PHASES, Bursts, kind_told, reasons_of
 
 if TYPE_CHECKING:
     from sipml_core.engine import CircuitSettings
@@ -286,12 +286,16 @@ def _told_once(once_us: float, changing_us: float) -> str:
 
 
 def _told_groups(sharing: Sharing) -> str:
-    """Return the kinds that share circuits.
+    """Return the kinds that share circuits; all that are sent for the same reasons by these alone.
 
-    >>> _told_groups({0b001: 0, 0b010: 1, 0b101: 0})
-    ': tensor or tensor and expert, pipeline, gradient'
+    >>> _told_groups({0b001: 0, 0b010: 1, 0b101: 0, 0b001 + 32: 0, 0b010 + 32: 0})
+    ': pipeline (2) or tensor or tensor and expert, pipeline, gradient'
     """
-    of_group: dict[int, list[str]] = {}
+    groups_of: dict[int, set[int]] = {}
     for kind, group in sharing.items():
-        of_group.setdefault(group, []).append(kind_told(kind))
-    return ": " + ", ".join([*(" or ".join(of_group[group]) for group in sorted(of_group)), "gradient"])
+        groups_of.setdefault(reasons_of(kind), set()).add(group)
+    told: dict[int, dict[str, None]] = {group: {} for group in sorted(set(sharing.values()))}
+    for kind, group in sorted(sharing.items()):
+        together = len(groups_of[reasons_of(kind)]) == 1
+        told[group][kind_told(reasons_of(kind) if together else kind)] = None
+    return ": " + ", ".join([*(" or ".join(sorted(names)) for names in told.values()), "gradient"])

@@ -210,6 +210,7 @@ class _Report:
             best=best,
             estimate_us=estimate_us,
             iteration_us=iteration_us,
+            one_round_us=simulated.get("one_round_us"),
             error=estimate_us / iteration_us - 1 if estimate_us and iteration_us else None,
             goal=goal.name,
             steps_to_accuracy=goal.steps_to_accuracy,

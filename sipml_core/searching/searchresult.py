@@ -34,6 +34,10 @@ class SearchRow:
     best: bool = _column("least simulated time-to-accuracy of this workload on this interconnect")
     estimate_us: float | None = _column("time of one iteration by the estimate", "us")
     iteration_us: float | None = _column("time of one iteration, simulated", "us")
+    one_round_us: float | None = _column(
+        "the same with the fastest layout of the first round, where layout and circuits were chosen in turn",
+        "us", default=None,
+    )  # fmt: skip
     error: float | None = _column("estimate over simulation, less 1")
     goal: str = _column(
         "what the training works towards: accuracy, or a number of tokens", default="accuracy"
@@ -83,6 +87,23 @@ class SearchResult:
     def of(self, workload: str, topology: str) -> list[SearchRow]:
         """Rows of one workload on one interconnect."""
         return [row for row in self.rows if (row.workload, row.topology) == (workload, topology)]
+
+    def gain_of_rounds(self, workload: str, topology: str) -> float | None:
+        """The part of the time to the goal that layouts chosen with what circuits give take off.
+
+        Of the best candidate that was simulated, against the best of them in one round; None: there was no
+        other layout.
+        """
+        timed = [row for row in self.of(workload, topology) if row.time_to_goal_s and row.iteration_us]
+        if all(row.one_round_us is None for row in timed):
+            return None
+        # Time to the goal of each candidate, and the same in one round. [candidates] [s]
+        times_s = [row.time_to_goal_s or 0.0 for row in timed]
+        once_s = [
+            seconds * ((row.one_round_us or row.iteration_us or 0.0) / (row.iteration_us or 1.0))
+            for row, seconds in zip(timed, times_s, strict=True)
+        ]
+        return 1 - min(times_s) / min(once_s)
 
     def winner(self, workload: str, topology: str) -> CaseResult | None:
         """The best simulated case, if any candidate can run."""

@@ -95,7 +95,10 @@ class Worker:
         """Return what a trial is about."""
         experiment = self.experiments[trial.experiment]
         candidate = self.candidates(trial.experiment, trial.job)[trial.candidate]
-        return experiment, candidate, experiment.interconnects[trial.interconnect]
+        interconnect = experiment.interconnects[trial.interconnect]
+        if self.tried == "search":
+            interconnect = in_rounds(interconnect, candidate)
+        return experiment, candidate, interconnect
 
     def about(self, trial: Trial) -> str:
         """Return a trial in words."""
@@ -132,6 +135,22 @@ class Worker:
             return outcome_of(error)
         except SipmlError as error:
             return outcome_of(error)
+
+
+def in_rounds(interconnect: Interconnect, candidate: Candidate) -> Interconnect:
+    """Return the interconnect on which layout and circuits of a candidate are chosen in turn.
+
+    As often as the search says, unless the topology does. Where nothing could change it stays the same, so
+    that runs and searches share answers.
+    """
+    keys = interconnect.circuit_keys
+    if keys.rounds is not None or not interconnect.scheduler:
+        return interconnect
+    if candidate.mp == 1 or candidate.layout != "auto":
+        return interconnect
+    rounds = candidate.job.search.rounds
+    named = None if rounds == 1 else rounds
+    return attrs.evolve(interconnect, circuit_keys=attrs.evolve(keys, rounds=named))
 
 
 #: received(batch, its answers), as they come in.
@@ -233,8 +252,8 @@ def identity_here(packages: tuple[str, ...]) -> dict[str, str]:
 
 def probe_of(registry: Registry) -> Callable[[], dict[str, str]]:
     """Return what asks another machine who it is: its version, and the code of all that is installed here."""
-    classes = (entry.component for role in registry.entries.values() for entry in role.values())
-    return partial(identity_here, tuple(sorted({each.__module__.partition(".")[0] for each in classes})))
+    packages = {entry.package for role in registry.entries.values() for entry in role.values()}
+    return partial(identity_here, tuple(sorted(packages)))
 
 
 def perform(sent: Sent) -> list[Answer]:

@@ -70,7 +70,7 @@ def lowered(plan: Plan, **placing: Any) -> Lowering:
 
 
 def run_iteration(lowering: Lowering, gbps: float = 1e9, kernel: str = "c") -> tuple[Timeline, Nodes]:
-    """Return the timeline of all GPUs on a switch, and nodes. [replicas, micro-batches, tasks]"""
+    """Return the timeline of all GPUs on a switch, and nodes. [micro-batches, tasks, replicas]"""
     builder = TaskBuilder(lowering.plan.gpus, ("work", "sync"))
     nodes, mark = lowering.iteration(builder, lowering.plan.replicas).add(0)
     graph = builder.build(mark)

@@ -126,9 +126,9 @@ def lowering(dp: int = 2) -> Lowering:
 
 
 def synchronisation(dp: int = 2) -> tuple[Synchronisation, TaskBuilder, Nodes]:
-    """Return what adds the all-reduces of the worked example, to what, and the tasks. [groups, tasks]"""
+    """Return what adds the all-reduces of the worked example, to what, and the tasks. [tasks, groups]"""
     job, builder = lowering(dp), TaskBuilder(3 * dp, ("matmul", "sync"))
-    tasks = builder.tasks(job.gpu_of[:, job.template.group.device], 1.0, 0, 0)
+    tasks = builder.tasks(job.gpu_of.T[job.template.group.device], 1.0, 0, 0)
     return job.iteration(builder, dp).synchronisation(tasks), builder, tasks
 
 

@@ -24,7 +24,7 @@ def test_mypy_finds_core_and_plugins_from_anywhere(tmp_path):
     pytest.importorskip("mypy")
     (tmp_path / "use.py").write_text(
         "import sipml_core as sipml\n"
-        "from sipml_ring.plugin import SipRing\n"
+        "from sipml_ring.topology import SipRing\n"
         "a: int = sipml.load('x.toml')\n"
         "b: int = SipRing.name\n"
     )

@@ -9,7 +9,7 @@ from sipml_core.cases import run_experiment
 from sipml_core.errors import ConfigError
 from sipml_core.experiment import read_experiment
 from sipml_core.plugin import load
-from sipml_core.workloads import WORKLOADS
+from sipml_core.workloads import Mixtral
 from sipml_core.workloads.routing import expert_shares
 
 #: Hidden 48, 6 heads on 6 of keys of 8 features, inner 64, 2 layers, 6 experts of which a token meets 2.
@@ -377,12 +377,11 @@ def test_a_capacity_keeps_the_balance_and_says_what_is_dropped(run):
 
 def test_shares_of_ranks_are_those_of_their_experts():
     """Six experts on three replicas: two each, in order; a skew of 0 is balance."""
-    (mixtral,) = (workload for workload in WORKLOADS if workload.name == "mixtral-8x7b")
-    model = mixtral(mixtral.Options(skew=0.5, skew_seed=3))
+    model = Mixtral(Mixtral.Options(skew=0.5, skew_seed=3))
     shares = expert_shares(8, 0.5, 3, 7)
     assert model.rank_shares(7, 4) == pytest.approx(shares.reshape(4, 2).sum(axis=1))
     assert sum(model.rank_shares(7, 4)) == pytest.approx(1.0)
-    assert mixtral(mixtral.Options()).rank_shares(7, 4) == (0.25,) * 4
+    assert Mixtral(Mixtral.Options()).rank_shares(7, 4) == (0.25,) * 4
     assert not np.array_equal(expert_shares(8, 0.5, 3, 6), shares)
 
 

@@ -38,6 +38,14 @@ def test_every_experiment_of_every_study_is_valid(registry, name, quick):
         assert {s.topology for s in study.series} <= labels
 
 
+@pytest.mark.parametrize("name", study_names())
+def test_studies_of_the_paper_choose_layouts_once(registry, name):
+    """As the paper does: a search of one's own chooses layout and circuits in turn."""
+    for _, experiment in read_study(name).experiments(registry, quick=True):
+        if any(interconnect.scheduler for interconnect in experiment.interconnects):
+            assert {job.search.rounds for job in experiment.jobs if job.search.mp != (1,)} <= {1}
+
+
 @pytest.mark.parametrize("name", [name for name in study_names() if not read_study(name).results_of])
 def test_a_study_is_a_sweep_that_anybody_may_copy(registry, tmp_path, name):
     """The file by itself, without its claims, asks for the same experiments at the same points."""

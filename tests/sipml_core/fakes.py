@@ -197,7 +197,8 @@ def search_row(**changes):
         workload="model", topology="net", options="reach = 7", gpus=24, bandwidth_gbps=700.0, mp=3, dp=8,
         global_batch=96, goal="accuracy", layout="tensor", placer="aligned", status="simulated", best=True,
         estimate_us=1200.0,
-        iteration_us=1000.0, error=0.2, steps_to_accuracy=13_000.0, estimate_s=15.6, time_to_accuracy_s=13.0,
+        iteration_us=1000.0, one_round_us=1150.0, error=0.2, steps_to_accuracy=13_000.0,
+        estimate_s=15.6, time_to_accuracy_s=13.0,
         all_reduce="two-tier", exchange="chain", memory_bytes=8.8e9, extrapolated=True, tight_memory=False,
         reason="", pp=5, micro_batch=4, schedule="in order", zero=2, recompute="selective", bubble=0.375,
     ) | changes  # fmt: skip

@@ -15,6 +15,7 @@ from sipml_core.lowering.grouptasks import _gates, _positions, group_tasks
 from sipml_core.lowering.iterationtasks import IterationTasks
 from sipml_core.lowering.synchronisation import Synchronisation
 from sipml_core.lowering.transfers import merged_boxes, plan_transfers
+from sipml_core.lowering.treesteps import tree_steps
 
 MODULES = sorted(
     module.name
@@ -24,8 +25,8 @@ MODULES = sorted(
 
 #: Functions that juggle index arrays.
 HARD = [
-    _Orbits.of, _images, _folded, merged_boxes, plan_transfers, routed, group_tasks, _gates, _positions,
-    plan_buckets, IterationTasks.add, Synchronisation._add, Gathers.of,
+    _Orbits.of, _images, _folded, merged_boxes, plan_transfers, routed, tree_steps, group_tasks, _gates,
+    _positions, plan_buckets, IterationTasks.add, Synchronisation._add, Gathers.of,
 ]  # fmt: skip
 
 

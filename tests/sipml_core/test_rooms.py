@@ -22,6 +22,7 @@ STEPS = {
 SEARCHED = {*STEPS, "details", "cases", "store", "executing"}
 MAY_IMPORT = {
     "errors": set(),
+    "lazy": set(),
     "fields": {"errors"},
     "model": {"errors", "fields"},
     "plugin": BASE,
@@ -121,7 +122,7 @@ def test_a_room_imports_only_what_it_may(path):
     """What comes later on the road is imported by nothing that comes earlier."""
     room = module_of(path)[0]
     for parts, _ in imported(path):
-        if parts and parts[0] != room:
+        if parts and parts[0] not in (room, "lazy"):
             assert parts[0] in MAY_IMPORT[room], f"{room} imports {'.'.join(parts)}"
 
 
@@ -130,7 +131,7 @@ def test_rooms_meet_by_their_faces(path):
     """From another room a file takes only what that room's `__init__` exports."""
     room = module_of(path)[0]
     for parts, names in imported(path):
-        if parts and parts[0] not in (room, "errors", "bundled", "cli"):
+        if parts and parts[0] not in (room, "errors", "lazy", "bundled", "cli"):
             assert len(parts) == 1, f"import {', '.join(names)} from sipml_core.{parts[0]}"
             missing = set(names) - set(__import__(f"sipml_core.{parts[0]}", fromlist=["_"]).__all__)
             assert not missing, f"sipml_core.{parts[0]} does not export {missing}"
@@ -169,7 +170,7 @@ def test_no_two_files_share_a_name():
 
 
 def test_few_modules_lie_outside_the_rooms():
-    assert len(list(ROOT.glob("*.py"))) <= 4
+    assert len(list(ROOT.glob("*.py"))) <= 5
 
 
 def test_the_core_imports_no_plugin():

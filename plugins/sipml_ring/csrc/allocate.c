@@ -10,11 +10,14 @@
 
 #include "net.h"
 
-/* A served row on its shorter direction, in as little memory as the bisection can do with. */
+/* The served rows whose shorter direction is d, in as little memory as the bisection can do with. */
 typedef struct {
-    double demand;
-    int32_t start, end; /* end > n: passes node 0 */
-} arc_t;
+    int32_t many;
+    double *demand; /* [many] */
+    int32_t *need;  /* [many] of the last test */
+    int32_t *near, *far; /* [many] the end at the source, the same for many rows on end, and the other; from n on: it
+                          * passes node 0 */
+} arcs_t;
 
 typedef struct {
     int32_t *load[DIRECTIONS]; /* [n + 1] */
@@ -23,17 +26,17 @@ typedef struct {
     int32_t *movable, *from;   /* [rows], [n + 1] rows with units that may leave, by (start, -hops), and each start's */
     int32_t *next, *span;      /* [n] first of those with units left to move, and its hops; 0: none */
     int32_t *change;           /* [n + 1] of what chosen arcs cover, from one segment to the next */
-    arc_t *arc[DIRECTIONS];    /* [arcs] */
-    int32_t arcs[DIRECTIONS];
+    int32_t *turn;             /* [2 n + 1] the same for two turns round the ring, of which the second is the first */
+    arcs_t arcs[DIRECTIONS];
 } work_t;
 
 /* The least integer not below t demand, but at least 1; of a product that is an integer but for rounding, that one. */
-static int32_t need_of(double t, double demand)
+static inline int32_t need_of(double t, double demand)
 {
     double x = t * demand * (1 - 1e-11);
-    if (x > INT32_MAX / 4) return INT32_MAX / 4;
-    int32_t floor_x = (int32_t)x;
-    return floor_x < 1 ? 1 + (x > 1) : floor_x + (x > floor_x);
+    x = x < INT32_MAX / 4 ? x : INT32_MAX / 4;
+    int32_t floor_x = (int32_t)x, ceil_x = floor_x + (x > floor_x);
+    return ceil_x > 1 ? ceil_x : 1;
 }
 
 /* A first distribution: all on one direction where allowed (only >= 0), or on the shorter (only < 0). */
@@ -181,38 +184,43 @@ static int reroute(net_t *net, work_t *w, int a)
 /* Whether all needs fit on the shorter directions. */
 static int fits(net_t *net, work_t *w, double t)
 {
-    int32_t n = net->n;
+    int32_t n = net->n, *turn = w->turn;
     for (int d = 0; d < DIRECTIONS; d++) {
-        int32_t *load = w->load[d], running = 0, most = 0;
-        memset(load, 0, sizeof(int32_t) * ((size_t)n + 1));
-        for (int32_t k = 0; k < w->arcs[d]; k++) {
-            const arc_t *arc = &w->arc[d][k];
-            int32_t x = need_of(t, arc->demand);
-            load[arc->start] += x;
-            if (arc->end <= n) load[arc->end] -= x;
-            else {
-                load[arc->end - n] -= x;
-                running += x;
+        const arcs_t *arcs = &w->arcs[d];
+        int32_t sign = d == CW ? 1 : -1; /* from `near` to `far`, or the other way */
+        for (int32_t k = 0; k < arcs->many; k++) arcs->need[k] = need_of(t, arcs->demand[k]);
+        memset(turn, 0, sizeof(int32_t) * (2 * (size_t)n + 1));
+        for (int32_t k = 0; k < arcs->many;) {
+            int32_t near = arcs->near[k], sum = 0;
+            for (; k < arcs->many && arcs->near[k] == near; k++) {
+                sum += arcs->need[k];
+                turn[arcs->far[k]] -= sign * arcs->need[k];
             }
+            turn[near] += sign * sum;
         }
+        int32_t first = 0, second = 0, most = 0;
+        for (int32_t s = 0; s < n; s++) second += turn[s];
         for (int32_t s = 0; s < n; s++) {
-            running += load[s];
-            if (running > most) most = running;
+            first += turn[s];
+            second += turn[n + s];
+            if (first + second > most) most = first + second;
         }
         if (most > net->ring->wavelengths[d]) return 0;
     }
     return 1;
 }
 
-/* Least circuits / demand that needs rounded up for t give. */
-static double reached(const net_t *net, const work_t *w, double t)
+/* Least circuits / demand that needs rounded up for t give, of the last test that held. */
+static double reached(const net_t *net, const work_t *w)
 {
     double least = INFINITY;
     if (net->flexible > 0) return net_minimum(net);
     for (int d = 0; d < DIRECTIONS; d++)
-        for (int32_t k = 0; k < w->arcs[d]; k++) {
-            double q = need_of(t, w->arc[d][k].demand) / w->arc[d][k].demand;
-            if (q < least) least = q;
+        for (int32_t k = 0; k < w->arcs[d].many; k++) {
+            double demand = w->arcs[d].demand[k];
+            int32_t need = w->arcs[d].need[k];
+            if (need > least * demand * (1 + 1e-12)) continue; /* before dividing */
+            if (need / demand < least) least = need / demand;
         }
     return least;
 }
@@ -266,7 +274,7 @@ static double upper(const net_t *net)
 static void bisect(net_t *net, work_t *w, double high, double *throughput)
 {
     int (*test)(net_t *, work_t *, double) = net->flexible > 0 ? feasible : fits;
-    double low = test(net, w, 0) ? reached(net, w, 0) : 0;
+    double low = test(net, w, 0) ? reached(net, w) : 0;
     if (low == 0) high = 0;
     for (int turn = 0; high > low * (1 + 1e-9); turn++) {
         double t = turn % 2 && high < 1.02 * low ? low * (1 + 1e-9) : 0.5 * (low + high);
@@ -274,21 +282,23 @@ static void bisect(net_t *net, work_t *w, double high, double *throughput)
             high = t;
             continue;
         }
-        low = reached(net, w, t);
+        low = reached(net, w);
         if (low < t) low = t;
     }
     if (low > 0 && !feasible(net, w, low)) low = 0;
     *throughput = low;
 }
 
-static int32_t gather(const net_t *net, int d, arc_t *arc)
+static void gather(const net_t *net, int d, arcs_t *arcs)
 {
-    int32_t many = 0;
     for (int32_t k = 0; k < net->rows; k++) {
         const row_t *r = &net->row[k];
-        if (r->served && r->first == d) arc[many++] = (arc_t){r->demand, r->start[d], r->start[d] + r->hops[d]};
+        int32_t start = r->start[d], end = start + r->hops[d];
+        if (!r->served || r->first != d) continue;
+        arcs->demand[arcs->many] = r->demand;
+        arcs->near[arcs->many] = d == CW ? start : end;
+        arcs->far[arcs->many++] = d == CW ? end : start;
     }
-    return many;
 }
 
 int net_allocate(net_t *net, double *throughput)
@@ -298,24 +308,27 @@ int net_allocate(net_t *net, double *throughput)
     double high = upper(net);
     int status = SIPRING_EMEMORY;
     *throughput = 0;
-    w.load[CW] = malloc(sizeof(int32_t) * (6 * n + 3 * rows));
-    w.arc[CW] = malloc(sizeof(arc_t) * rows);
-    if (!w.load[CW] || !w.arc[CW] || high < 0) goto done;
+    w.load[CW] = malloc(sizeof(int32_t) * (8 * n + (3 + 3 * DIRECTIONS) * rows));
+    double *demand = malloc(sizeof(double) * DIRECTIONS * rows);
+    if (!w.load[CW] || !demand || high < 0) goto done;
     w.load[CCW] = w.load[CW] + n;
     w.from = w.load[CCW] + n;
     w.next = w.from + n;
     w.span = w.next + n;
     w.change = w.span + n;
-    w.moved = w.change + n;
+    w.turn = w.change + n;
+    w.moved = w.turn + 2 * n;
     w.movable = w.moved + rows;
     w.need = w.movable + rows;
-    w.arcs[CW] = gather(net, CW, w.arc[CW]);
-    w.arc[CCW] = w.arc[CW] + w.arcs[CW];
-    w.arcs[CCW] = gather(net, CCW, w.arc[CCW]);
+    for (int d = 0; d < DIRECTIONS; d++) {
+        int32_t *own = w.need + (size_t)(1 + 3 * d) * rows;
+        w.arcs[d] = (arcs_t){.demand = demand + (size_t)d * rows, .need = own, .near = own + rows, .far = own + 2 * rows};
+        gather(net, d, &w.arcs[d]);
+    }
     if (high > 0) bisect(net, &w, high, throughput);
     status = SIPRING_OK;
 done:
     free(w.load[CW]);
-    free(w.arc[CW]);
+    free(demand);
     return status;
 }

@@ -92,13 +92,17 @@ static int64_t sweep(net_t *net, sweep_t *w, int d, int32_t cut, int commit)
 /* The nodes after the least loaded segments, least first; returns how many. */
 static int32_t cuts(const net_t *net, sweep_t *w, int d)
 {
-    int32_t n = net->n, found = 0;
+    int32_t n = net->n, found = 0, running = 0;
     memset(w->load, 0, sizeof(int32_t) * (size_t)n);
-    for (int32_t row = 0; row < net->rows; row++)
-        for (int32_t h = 0, s = net->row[row].start[d]; h < net->row[row].hops[d] && w->want[row]; h++) {
-            w->load[s] += w->want[row];
-            if (++s == n) s = 0;
-        }
+    for (int32_t row = 0; row < net->rows; row++) { /* load: by how much it changes from the segment before */
+        int32_t start = net->row[row].start[d], end = start + net->row[row].hops[d], want = w->want[row];
+        if (want == 0) continue;
+        w->load[start] += want;
+        if (end < n) w->load[end] -= want;
+        else if (end > n) w->load[end - n] -= want;
+        if (end > n) running += want; /* it covers segment 0 as well */
+    }
+    for (int32_t s = 0; s < n; s++) w->load[s] = running += w->load[s];
     for (int32_t s = 0; s < n; s++) {
         int32_t at = found < CUTS ? found++ : CUTS;
         while (at > 0 && w->load[(w->cut[at - 1] + n - 1) % n] > w->load[s]) {
@@ -113,8 +117,10 @@ static int32_t cuts(const net_t *net, sweep_t *w, int d)
 static void colour_direction(net_t *net, sweep_t *w, int d)
 {
     int32_t many = cuts(net, w, d), best = w->cut[0];
-    int64_t least = INT64_MAX;
-    for (int32_t k = 0; k < many && least > 0; k++) {
+    int64_t least = sweep(net, w, d, best, 1); /* in earnest: the first cut is often enough */
+    if (least == 0) return;
+    net_clear_direction(net, d);
+    for (int32_t k = 1; k < many && least > 0; k++) {
         int64_t left_out = sweep(net, w, d, w->cut[k], 0);
         if (left_out < least) {
             least = left_out;

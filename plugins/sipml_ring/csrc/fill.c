@@ -204,17 +204,33 @@ int net_admit(net_t *net)
     return SIPRING_OK;
 }
 
+/* The served row with the lowest ratio, the first of equals; -1: none is served. */
+static int32_t lowest_row(const net_t *net)
+{
+    int32_t lowest = -1;
+    double least = INFINITY;
+    for (int32_t k = 0; k < net->rows; k++) {
+        const row_t *r = &net->row[k];
+        if (!r->served || total(r) > least * r->demand * (1 + 1e-12)) continue; /* before dividing */
+        if (lowest >= 0 && ratio(r) >= least) continue;
+        lowest = k;
+        least = ratio(r);
+    }
+    return lowest;
+}
+
 int net_climb(net_t *net, double ceiling)
 {
     int64_t steps = 200 + 4000000 / (net->rows + 1);
-    int status = rank_open(&net->rank, net->row, net->rows) ? SIPRING_EMEMORY : SIPRING_OK;
-    for (; status == SIPRING_OK && steps > 0; steps--) {
-        int32_t worst = rank_lowest(&net->rank);
+    for (int64_t step = 0; step < steps; step++) {
+        int32_t worst = net->rank.node ? rank_lowest(&net->rank) : lowest_row(net);
         double low = worst < 0 ? ceiling : ratio(&net->row[worst]);
         if (low >= ceiling * (1 - 1e-9) || !net_lift(net, worst, low * (1 + 1e-9))) break;
+        /* Kept in order from the first that was lifted on: often there is none. */
+        if (!net->rank.node && rank_open(&net->rank, net->row, net->rows)) return SIPRING_EMEMORY;
     }
     rank_close(&net->rank);
-    return status;
+    return SIPRING_OK;
 }
 
 /* Ratio in the upper half, row in the lower: one comparison, ties by row. Positive floats sort like their bits;
@@ -241,42 +257,60 @@ static void sift(entry_t *heap, int32_t many, int32_t at)
     heap[at] = moving;
 }
 
-static int may_add(const net_t *net, int32_t row, int d)
+static void push(entry_t *heap, int32_t many, entry_t entry)
 {
-    if (net->row[row].hops[d] == 0) return 0;
-    return net->continuous ? net_open(net, row, d) : net_room(net, row, d);
+    int32_t at = many;
+    for (; at > 0 && heap[(at - 1) / 2] > entry; at = (at - 1) / 2) heap[at] = heap[(at - 1) / 2];
+    heap[at] = entry;
+}
+
+/* Sorts entries whose rows ascend, byte by byte of their upper half; `other` holds as many. Returns where they are. */
+static entry_t *sorted(entry_t *entries, entry_t *other, int32_t many)
+{
+    for (int shift = 32; shift < 64 && many > 0; shift += 8) {
+        int32_t start[257] = {0};
+        for (int32_t k = 0; k < many; k++) start[(entries[k] >> shift & 255) + 1]++;
+        if (start[(entries[0] >> shift & 255) + 1] == many) continue; /* the byte is the same in all */
+        for (int b = 0; b < 256; b++) start[b + 1] += start[b];
+        for (int32_t k = 0; k < many; k++) other[start[entries[k] >> shift & 255]++] = entries[k];
+        entry_t *held = entries;
+        entries = other;
+        other = held;
+    }
+    return entries;
 }
 
 /* Lowest ratio first, of those without circuits the longest waiting; a pair that finds nothing leaves. Once in the
- * shorter direction only, then in either. */
-static void fill_pass(net_t *net, entry_t *heap, double largest, int either)
+ * shorter direction only, then in either. `memory` holds three entries for each row. */
+static void fill_pass(net_t *net, entry_t *memory, double largest, int either)
 {
-    int32_t many = 0;
-    for (int32_t k = 0; k < net->rows; k++) {
-        const row_t *r = &net->row[k];
-        if (r->demand > 0 && (may_add(net, k, r->first) || (either && may_add(net, k, !r->first))))
-            heap[many++] = entry_of(r, k, largest);
-    }
-    for (int32_t k = many / 2 - 1; k >= 0; k--) sift(heap, many, k);
-    while (many > 0) {
-        int32_t row = (int32_t)(uint32_t)heap[0];
-        if (either ? add_any(net, row) : net_add(net, row, net->row[row].first))
-            heap[0] = entry_of(&net->row[row], row, largest);
-        else
-            heap[0] = heap[--many];
-        if (many > 0) sift(heap, many, 0);
+    entry_t *heap = memory + 2 * (size_t)net->rows; /* rows that found something, and come again */
+    int32_t many = 0, next = 0, again = 0;
+    for (int32_t k = 0; k < net->rows; k++)
+        if (net->row[k].demand > 0) memory[many++] = entry_of(&net->row[k], k, largest);
+    const entry_t *first = sorted(memory, memory + net->rows, many); /* rows that have not been asked yet */
+    while (next < many || again > 0) {
+        int asked = again > 0 && (next == many || heap[0] < first[next]);
+        int32_t row = (int32_t)(uint32_t)(asked ? heap[0] : first[next++]);
+        int found = either ? add_any(net, row) : net_add(net, row, net->row[row].first);
+        if (asked) {
+            heap[0] = found ? entry_of(&net->row[row], row, largest) : heap[--again];
+            if (again > 0) sift(heap, again, 0);
+        } else if (found) {
+            push(heap, again++, entry_of(&net->row[row], row, largest));
+        }
     }
 }
 
 int net_fill(net_t *net)
 {
-    entry_t *heap = malloc(sizeof *heap * (size_t)(net->rows + 1));
+    entry_t *memory = malloc(sizeof *memory * 3 * ((size_t)net->rows + 1));
     double largest = 0;
-    if (!heap) return SIPRING_EMEMORY;
+    if (!memory) return SIPRING_EMEMORY;
     for (int32_t k = 0; k < net->rows; k++)
         if (net->row[k].demand > largest) largest = net->row[k].demand;
-    fill_pass(net, heap, largest, 0);
-    if (net->flexible > 0) fill_pass(net, heap, largest, 1);
-    free(heap);
+    fill_pass(net, memory, largest, 0);
+    if (net->flexible > 0) fill_pass(net, memory, largest, 1);
+    free(memory);
     return SIPRING_OK;
 }

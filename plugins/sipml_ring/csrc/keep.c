@@ -116,10 +116,10 @@ int net_assign_senders(net_t *net)
     memset(net->held, 0, sizeof(uint64_t) * (size_t)net->rows * DIRECTIONS * words);
     for (int d = 0; d < DIRECTIONS; d++) {
         memset(idle, 0xff, sizeof(uint64_t) * (size_t)net->n * words);
-        for (int past = 1; past >= 0; past--)
+        for (int past = net->past; past >= 0; past--)
             for (int32_t row = 0; row < net->rows; row++) {
                 const row_t *r = &net->row[row];
-                const uint64_t *before = mask_of(net, net->before, row, d), *held = mask_of(net, net->held, row, d);
+                const uint64_t *before = past ? mask_of(net, net->before, row, d) : NULL, *held = mask_of(net, net->held, row, d);
                 uint64_t *mine = idle + (size_t)r->src * words;
                 int32_t left = r->count[d];
                 for (size_t w = 0; w < words; w++) left -= count_bits(held[w]);

@@ -109,12 +109,39 @@ static int sort_rows(net_t *net, int d)
     return SIPRING_OK;
 }
 
+/* The next `count` elements of `size` bytes in a block of memory, from a multiple of 8 on. With `block` NULL only *used is
+ * raised: by how much memory there must be. */
+static void *part(char *block, size_t *used, size_t count, size_t size)
+{
+    void *found = block ? block + *used : NULL;
+    *used += (count * size + 7) / 8 * 8;
+    return found;
+}
+
+/* Lays all arrays out in a block for at most `most` rows; returns its size. One block for all: large ones cost a page
+ * fault for every 4 KiB each time they are had from the system anew, which one that is had again and again is not. */
+static size_t lay_out(net_t *net, char *block, size_t most, int previous)
+{
+    size_t used = 0, n = (size_t)net->n, words = (size_t)net->words;
+    net->memory = block;
+    net->row = part(block, &used, most, sizeof(row_t));
+    net->held = part(block, &used, most * DIRECTIONS * words, sizeof(uint64_t));
+    net->before = previous ? part(block, &used, most * DIRECTIONS * words, sizeof(uint64_t)) : NULL;
+    for (int d = 0; d < DIRECTIONS; d++) {
+        net->free_mask[d] = part(block, &used, n * words, sizeof(uint64_t));
+        net->room[d] = part(block, &used, n, sizeof(int32_t));
+        net->by_start[d] = part(block, &used, most, sizeof(int32_t));
+        net->from[d] = part(block, &used, n + 1, sizeof(int32_t));
+    }
+    return used;
+}
+
 int net_build(net_t *net, const sipring_ring *ring, const sipring_demand *demand, const sipring_circuits *previous,
               int64_t *bad)
 {
     int64_t most = demand->pairs + (previous ? previous->pairs : 0);
     int status = SIPRING_EMEMORY;
-    int32_t *where = NULL, widest = 0, period = ring->period > 0 ? ring->period : ring->gpus;
+    int32_t widest = 0, period = ring->period > 0 ? ring->period : ring->gpus;
     memset(net, 0, sizeof *net);
     *bad = 0;
     if (!ring_ok(ring)) return SIPRING_ERING;
@@ -128,19 +155,12 @@ int net_build(net_t *net, const sipring_ring *ring, const sipring_demand *demand
     net->words = (widest + 63) / 64;
     net->continuous = ring->continuous;
     net->past = previous && previous->circuits > 0;
-    size_t n = (size_t)net->n, bits = (size_t)(most + 1) * DIRECTIONS * (size_t)net->words;
-    net->row = malloc(sizeof(row_t) * (size_t)(most + 1));
-    net->held = calloc(bits, sizeof(uint64_t));
-    net->before = calloc(bits, sizeof(uint64_t));
-    where = malloc(sizeof(int32_t) * (size_t)(most + 1));
-    for (int d = 0; d < DIRECTIONS; d++) {
-        net->free_mask[d] = malloc(sizeof(uint64_t) * n * (size_t)net->words);
-        net->room[d] = malloc(sizeof(int32_t) * n);
-        net->by_start[d] = malloc(sizeof(int32_t) * (size_t)(most + 1));
-        net->from[d] = malloc(sizeof(int32_t) * (n + 1));
-        if (!net->free_mask[d] || !net->room[d] || !net->by_start[d] || !net->from[d]) goto fail;
-    }
-    if (!net->row || !net->held || !net->before || !where) goto fail;
+    size_t rows = (size_t)most + 1, size = lay_out(net, NULL, rows, previous != NULL);
+    char *block = malloc(size);
+    int32_t *where = malloc(sizeof(int32_t) * rows);
+    lay_out(net, block, rows, previous != NULL);
+    if (!block || !where) goto fail;
+    if (previous) memset(net->before, 0, sizeof(uint64_t) * rows * DIRECTIONS * (size_t)net->words);
     status = merge(net, demand, previous, where, bad);
     if (status == SIPRING_OK && previous) status = remember(net, previous, where, bad);
     for (int d = 0; d < DIRECTIONS && status == SIPRING_OK; d++) status = sort_rows(net, d);
@@ -150,33 +170,35 @@ fail:
     return status;
 }
 
-void net_free(net_t *net)
+void net_free(net_t *net) { free(net->memory); }
+
+/* Every wavelength of a direction is idle; what rows hold of it is left as it is. */
+static void empty(net_t *net, int d)
 {
-    for (int d = 0; d < DIRECTIONS; d++) {
-        free(net->free_mask[d]);
-        free(net->room[d]);
-        free(net->by_start[d]);
-        free(net->from[d]);
+    int32_t w = net->ring->wavelengths[d];
+    memset(net->free_mask[d], 0, sizeof(uint64_t) * (size_t)net->n * (size_t)net->words);
+    for (int32_t s = 0; s < net->n; s++) {
+        net->room[d][s] = w;
+        for (int32_t k = 0; k < w; k += 64)
+            net->free_mask[d][(size_t)s * (size_t)net->words + (size_t)(k >> 6)] =
+                w - k >= 64 ? UINT64_MAX : (UINT64_C(1) << (w - k)) - 1;
     }
-    free(net->row);
-    free(net->held);
-    free(net->before);
 }
 
 void net_clear(net_t *net)
 {
     memset(net->held, 0, sizeof(uint64_t) * (size_t)net->rows * DIRECTIONS * (size_t)net->words);
     for (int32_t r = 0; r < net->rows; r++) net->row[r].count[CW] = net->row[r].count[CCW] = 0;
-    for (int d = 0; d < DIRECTIONS; d++) {
-        int32_t w = net->ring->wavelengths[d];
-        memset(net->free_mask[d], 0, sizeof(uint64_t) * (size_t)net->n * (size_t)net->words);
-        for (int32_t s = 0; s < net->n; s++) {
-            net->room[d][s] = w;
-            for (int32_t k = 0; k < w; k += 64)
-                net->free_mask[d][(size_t)s * (size_t)net->words + (size_t)(k >> 6)] =
-                    w - k >= 64 ? UINT64_MAX : (UINT64_C(1) << (w - k)) - 1;
-        }
+    for (int d = 0; d < DIRECTIONS; d++) empty(net, d);
+}
+
+void net_clear_direction(net_t *net, int d)
+{
+    for (int32_t r = 0; r < net->rows; r++) {
+        net->row[r].count[d] = 0;
+        memset(mask_of(net, net->held, r, d), 0, sizeof(uint64_t) * (size_t)net->words);
     }
+    empty(net, d);
 }
 
 int net_room(const net_t *net, int32_t row, int d)
@@ -203,12 +225,6 @@ static int idle_bits(const net_t *net, const row_t *r, int d, uint64_t *bits)
     return any != 0;
 }
 
-int net_open(const net_t *net, int32_t row, int d)
-{
-    uint64_t bits[SIPRING_MAX_WAVELENGTHS / 64];
-    return idle_bits(net, &net->row[row], d, bits);
-}
-
 static int32_t lowest(const uint64_t *bits, int32_t words)
 {
     for (int32_t w = 0; w < words; w++)
@@ -222,11 +238,11 @@ int32_t net_find(const net_t *net, int32_t row, int d)
     const row_t *r = &net->row[row];
     int32_t words = net->words, after = (r->start[d] + r->hops[d]) % net->n;
     uint64_t bits[SIPRING_MAX_WAVELENGTHS / 64], best[SIPRING_MAX_WAVELENGTHS / 64], any = 0;
-    const uint64_t *past = mask_of(net, net->before, row, d);
+    const uint64_t *past = net->past ? mask_of(net, net->before, row, d) : NULL;
     const uint64_t *left = net->free_mask[d] + (size_t)((r->start[d] + net->n - 1) % net->n) * (size_t)words;
     const uint64_t *right = net->free_mask[d] + (size_t)after * (size_t)words;
     if (!idle_bits(net, r, d, bits)) return -1;
-    for (int32_t w = 0; w < words && net->past; w++) any |= best[w] = bits[w] & past[w];
+    for (int32_t w = 0; w < words && past; w++) any |= best[w] = bits[w] & past[w];
     if (!any)
         for (int32_t w = 0; w < words; w++) any |= best[w] = bits[w] & ~left[w] & ~right[w];
     if (!any)
@@ -259,14 +275,14 @@ void net_take(net_t *net, int32_t row, int d, int32_t index)
 {
     flip(net, row, d, index);
     net->row[row].count[d]++;
-    if (net->rank.node) rank_update(&net->rank, row);
+    if (net->rank.node) rank_note(&net->rank, row);
 }
 
 void net_drop(net_t *net, int32_t row, int d, int32_t index)
 {
     flip(net, row, d, index);
     net->row[row].count[d]--;
-    if (net->rank.node) rank_update(&net->rank, row);
+    if (net->rank.node) rank_note(&net->rank, row);
 }
 
 void net_shift(net_t *net, int32_t row, int d, int32_t by)
@@ -277,7 +293,7 @@ void net_shift(net_t *net, int32_t row, int d, int32_t by)
         if (++s == net->n) s = 0;
     }
     r->count[d] += by;
-    if (net->rank.node) rank_update(&net->rank, row);
+    if (net->rank.node) rank_note(&net->rank, row);
 }
 
 int net_add(net_t *net, int32_t row, int d)
@@ -296,14 +312,18 @@ int net_add(net_t *net, int32_t row, int d)
 void net_occupy(net_t *net)
 {
     for (int d = 0; d < DIRECTIONS; d++) {
-        for (int32_t s = 0; s < net->n; s++) net->room[d][s] = net->ring->wavelengths[d];
-        for (int32_t k = 0; k < net->rows; k++) {
+        int32_t n = net->n, *room = net->room[d], left = net->ring->wavelengths[d];
+        memset(room, 0, sizeof(int32_t) * (size_t)n);
+        for (int32_t k = 0; k < net->rows; k++) { /* room: by how much it changes from the segment before */
             const row_t *r = &net->row[k];
-            for (int32_t h = 0, s = r->start[d]; r->count[d] > 0 && h < r->hops[d]; h++) {
-                net->room[d][s] -= r->count[d];
-                if (++s == net->n) s = 0;
-            }
+            int32_t end = r->start[d] + r->hops[d];
+            if (r->count[d] == 0) continue;
+            room[r->start[d]] -= r->count[d];
+            if (end < n) room[end] += r->count[d];
+            else if (end > n) room[end - n] += r->count[d];
+            if (end > n) left -= r->count[d]; /* it covers segment 0 as well */
         }
+        for (int32_t s = 0; s < n; s++) room[s] = left += room[s];
     }
 }
 
@@ -312,7 +332,8 @@ double net_minimum(const net_t *net)
     double least = -1;
     for (int32_t k = 0; k < net->rows; k++) {
         const row_t *r = &net->row[k];
-        if (r->served && (least < 0 || ratio(r) < least)) least = ratio(r);
+        if (!r->served || (least >= 0 && total(r) > least * r->demand * (1 + 1e-12))) continue; /* before dividing */
+        if (least < 0 || ratio(r) < least) least = ratio(r);
     }
     return least < 0 ? 0 : least;
 }

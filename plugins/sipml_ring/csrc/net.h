@@ -17,10 +17,11 @@ typedef struct {
     row_t *row;
     uint64_t *free_mask[DIRECTIONS]; /* [n][words] idle wavelengths of each segment (continuous) */
     int32_t *room[DIRECTIONS];       /* [n] how many (converted) */
-    uint64_t *held, *before;         /* [rows][2][words] indices now, and in the previous plan */
+    uint64_t *held, *before;         /* [rows][2][words] indices now, and in the previous plan (NULL: there is none) */
     int32_t *by_start[DIRECTIONS];   /* rows that may use the direction, by (start, -hops) */
     int32_t *from[DIRECTIONS];       /* [n + 1] where each start begins in by_start */
     rank_t rank;                     /* kept by net_climb alone */
+    void *memory;                    /* all of the above */
 } net_t;
 
 /* Position of the lowest set bit of a mask that is not 0 (gcc and clang). */
@@ -37,6 +38,7 @@ int net_build(net_t *net, const sipring_ring *ring, const sipring_demand *demand
               int64_t *bad);
 void net_free(net_t *net);
 void net_clear(net_t *net); /* no circuits */
+void net_clear_direction(net_t *net, int d);
 int net_add(net_t *net, int32_t row, int d);  /* 1 if a wavelength was found and taken */
 int32_t net_find(const net_t *net, int32_t row, int d); /* an idle index (continuous), or -1 */
 void net_take(net_t *net, int32_t row, int d, int32_t index);
@@ -44,7 +46,6 @@ void net_drop(net_t *net, int32_t row, int d, int32_t index);
 int net_idle(const net_t *net, int32_t row, int d, int32_t index);
 void net_occupy(net_t *net); /* room left by the rows' counts (converted) */
 int net_room(const net_t *net, int32_t row, int d); /* 1 if every segment has some (converted) */
-int net_open(const net_t *net, int32_t row, int d); /* 1 if net_find would find an index (continuous) */
 void net_shift(net_t *net, int32_t row, int d, int32_t by); /* circuits more or fewer (converted) */
 double net_minimum(const net_t *net); /* over served rows */
 

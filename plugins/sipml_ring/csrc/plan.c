@@ -23,8 +23,8 @@ static int snapshot_alloc(const net_t *net, snapshot_t *s)
 {
     s->minimum = -1;
     s->count = malloc(sizeof(int32_t) * DIRECTIONS * ((size_t)net->rows + 1));
-    s->held = malloc(sizeof(uint64_t) * (mask_words(net) + 1));
-    return s->count && s->held ? SIPRING_OK : SIPRING_EMEMORY;
+    s->held = net->continuous ? malloc(sizeof(uint64_t) * (mask_words(net) + 1)) : NULL;
+    return s->count && (s->held || !net->continuous) ? SIPRING_OK : SIPRING_EMEMORY;
 }
 
 static void snapshot_free(snapshot_t *s)
@@ -209,19 +209,22 @@ static int from_nothing(net_t *net, const int32_t *need, double t, snapshot_t *b
 
 static int solve_continuous(net_t *net, double t, int follow)
 {
-    snapshot_t need, kept, best;
-    int status = snapshot_alloc(net, &need) | snapshot_alloc(net, &kept) | snapshot_alloc(net, &best);
+    snapshot_t kept = {.minimum = -1}, best = {.minimum = -1};
+    int32_t *need = malloc(sizeof(int32_t) * DIRECTIONS * ((size_t)net->rows + 1));
+    int status = need ? SIPRING_OK : SIPRING_EMEMORY;
     if (status != SIPRING_OK) goto done;
-    get_counts(net, need.count);
+    get_counts(net, need);
     if (follow && t > 0) {
-        status = from_previous(net, need.count, t, &kept);
+        if ((status = snapshot_alloc(net, &kept)) != SIPRING_OK) goto done;
+        status = from_previous(net, need, t, &kept);
         save(net, &kept);
         if (status != SIPRING_OK || kept.minimum >= t * NEARLY) goto done;
     }
-    status = from_nothing(net, need.count, t, &best);
+    if ((status = snapshot_alloc(net, &best)) != SIPRING_OK) goto done;
+    status = from_nothing(net, need, t, &best);
     if (status == SIPRING_OK && kept.minimum >= net_minimum(net) * NEARLY) load(net, &kept);
 done:
-    snapshot_free(&need);
+    free(need);
     snapshot_free(&kept);
     snapshot_free(&best);
     return status;
@@ -231,18 +234,20 @@ done:
 static int climb_freely(net_t *net, double *minimum)
 {
     int continuous = net->continuous, status;
-    snapshot_t best;
-    status = snapshot_alloc(net, &best);
-    if (status == SIPRING_OK) {
-        net->continuous = 0;
-        status = net_climb(net, INFINITY);
-        save(net, &best);
-        if (status == SIPRING_OK && net->flexible > 0) status = retry(net, INFINITY, &best);
-        net->continuous = continuous;
+    net->continuous = 0;
+    status = net_climb(net, INFINITY);
+    if (status == SIPRING_OK && net->flexible > 0) {
+        snapshot_t best;
+        status = snapshot_alloc(net, &best);
+        if (status == SIPRING_OK) {
+            save(net, &best);
+            status = retry(net, INFINITY, &best);
+        }
+        snapshot_free(&best);
     }
+    net->continuous = continuous;
     *minimum = net_minimum(net);
     for (int32_t k = 0; k < net->rows; k++) net->row[k].need = total(&net->row[k]);
-    snapshot_free(&best);
     return status;
 }
 
@@ -279,9 +284,9 @@ static void emit(const net_t *net, sipring_plan *plan)
             continue;
         }
         for (int d = 0; d < DIRECTIONS; d++) {
-            const uint64_t *held = mask_of(net, net->held, row, d), *before = mask_of(net, net->before, row, d);
+            const uint64_t *held = mask_of(net, net->held, row, d), *before = net->past ? mask_of(net, net->before, row, d) : NULL;
             for (int32_t w = 0; w < net->words; w++) {
-                if (net->past) kept += count_bits(held[w] & before[w]);
+                if (before) kept += count_bits(held[w] & before[w]);
                 for (uint64_t bits = held[w]; bits; bits &= bits - 1) {
                     plan->pair[plan->circuits] = (int32_t)p;
                     plan->direction[plan->circuits] = d;

@@ -23,15 +23,26 @@ static inline int32_t total(const row_t *r) { return r->count[CW] + r->count[CCW
 static inline double ratio(const row_t *r) { return total(r) / r->demand; }
 
 /* The served row with the lowest ratio, kept while circuits come and go: a tree whose leaves are the rows and whose
- * inner nodes name the lower of their two children, the left one of equals. */
+ * inner nodes name the lower of their two children, the left one of equals. Rows that have changed are put right when
+ * the lowest is asked for: most changes are tried and undone. */
 typedef struct {
     const row_t *row;
-    int32_t *node, leaves; /* [2 leaves] rows, or -1; NULL: not kept */
+    int32_t *node, leaves;       /* [2 leaves] rows, or -1; NULL: not kept */
+    double *ratio;               /* [rows] as the tree knows them */
+    int32_t *changed, changes;   /* [rows] rows that have changed since, each once */
+    uint8_t *has_changed;        /* [rows] */
 } rank_t;
 
 int rank_open(rank_t *rank, const row_t *row, int32_t rows); /* 0, or -1: out of memory */
-void rank_update(rank_t *rank, int32_t row);                 /* the circuits of `row` have changed */
-int32_t rank_lowest(const rank_t *rank);                     /* the first of equals; -1: none is served */
+int32_t rank_lowest(rank_t *rank);                           /* the first of equals; -1: none is served */
 void rank_close(rank_t *rank);
+
+/* The circuits of `row` have changed. */
+static inline void rank_note(rank_t *rank, int32_t row)
+{
+    if (rank->has_changed[row]) return;
+    rank->has_changed[row] = 1;
+    rank->changed[rank->changes++] = row;
+}
 
 #endif

@@ -1,6 +1,6 @@
 """The suites that any stranger's circuit network passes."""
 
-from sipml_ocs.plugin import OcsDecompose, OcsExact, OcsIlp, SipOcs
+from sipml_ocs.ocsnetwork import OcsDecompose, OcsExact, OcsIlp, SipOcs
 
 from sipml_core.testing import SchedulerConformance, TopologyConformance
 

@@ -2,7 +2,8 @@
 
 import numpy as np
 import pytest
-from sipml_ocs.plugin import OcsCircuits, OcsExact
+from sipml_ocs.circuits import OcsCircuits
+from sipml_ocs.ocsnetwork import OcsExact
 
 from sipml_core.model import TrafficMatrix
 

@@ -1,12 +1,10 @@
 """The topology `sip-ocs`, its schedulers, and both in a run of the engine."""
 
 import numpy as np
-import pluggy
 import pytest
-import sipml_ocs.plugin
 from sipml_elect_flat import ElectFlat
 from sipml_ocs import OcsCircuits, OcsPlan
-from sipml_ocs.plugin import OcsDecompose, OcsExact, OcsIlp, SipOcs
+from sipml_ocs.ocsnetwork import OcsDecompose, OcsExact, OcsIlp, SipOcs
 
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError
@@ -16,7 +14,7 @@ from sipml_core.model.cluster import Cluster
 from sipml_core.model.network import Network
 from sipml_core.model.taskgraph import TaskGraph
 from sipml_core.model.traffic import TrafficMatrix
-from sipml_core.plugin import hookspecs
+from sipml_core.plugin import installed
 from sipml_core.plugin.interfaces import NoOptions
 from sipml_core.scheduling import planned
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
@@ -175,9 +173,7 @@ class TestInTheEngine:
 
 
 def test_the_plugin_offers_its_topology_and_schedulers_through_the_hooks():
-    manager = pluggy.PluginManager(hookspecs.PROJECT)
-    manager.add_hookspecs(hookspecs)
-    manager.register(sipml_ocs.plugin)
-    manager.check_pending()
-    assert manager.hook.sipml_topologies() == [[SipOcs]]
-    assert manager.hook.sipml_schedulers() == [[OcsExact, OcsDecompose, OcsIlp]]
+    assert installed("topology", "sip-ocs") is SipOcs
+    assert [installed("scheduler", name) for name in ("ocs-exact", "ocs-decompose", "ocs-ilp")] == [
+        OcsExact, OcsDecompose, OcsIlp,
+    ]  # fmt: skip

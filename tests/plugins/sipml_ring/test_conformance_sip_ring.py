@@ -1,6 +1,6 @@
 """The suites that any stranger's circuit network passes."""
 
-from sipml_ring.plugin import RingFast, RingIlp, RingMcf
+from sipml_ring.ringschedulers import RingFast, RingIlp, RingMcf
 from sipml_ring.topology import SipRing
 
 from sipml_core.testing import SchedulerConformance, TopologyConformance

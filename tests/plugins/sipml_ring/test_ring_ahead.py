@@ -3,7 +3,7 @@
 import numpy as np
 import pytest
 from sipml_ring.circuits import RingCircuits
-from sipml_ring.plugin import RingFast
+from sipml_ring.ringschedulers import RingFast
 
 from sipml_core.model import TrafficMatrix
 

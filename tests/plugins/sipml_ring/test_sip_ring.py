@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 from sipml_ring import plan
 from sipml_ring.lightpaths import Lightpaths
-from sipml_ring.plugin import RingFast, SipRing
 from sipml_ring.retuning import Retuning
+from sipml_ring.ringschedulers import RingFast
+from sipml_ring.topology import SipRing
 
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.model.circuits import CircuitControl, CircuitPlan

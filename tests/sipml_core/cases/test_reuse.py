@@ -5,7 +5,7 @@ import pytest
 
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.variants import group_shape, variants_of
+from sipml_core.cases.variants import chosen_layouts, exchanging, group_shape, variants_of
 from sipml_core.collectives import Direct
 from sipml_core.experiment.reading import EngineTable, Interconnect, Job, StrategyTable
 from sipml_core.gpus import A100, V100
@@ -65,7 +65,9 @@ def variants(one_case, reuse):
     gbps = one_case.interconnect.cluster.bandwidth_gbps
     prices = Prices.flat(gbps)
     shape = group_shape(FABRIC, one_case.plan, prices, gbps)
-    return variants_of(one_case, FABRIC, Direct(None), shape, prices, reuse)
+    way = exchanging(one_case, FABRIC, Direct(None), shape)
+    (layout,) = chosen_layouts(one_case, [prices], reuse)
+    return variants_of(one_case, FABRIC, way, layout, reuse)
 
 
 def signature(one_case, reuse):

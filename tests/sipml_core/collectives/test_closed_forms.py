@@ -7,7 +7,7 @@ import pytest
 
 from sipml_core.collectives import Chain, Direct, Ring, Tiers
 from sipml_core.engine.simulation import simulate
-from sipml_core.lowering.exchanges import Trees
+from sipml_core.lowering.treesteps import Trees
 from sipml_core.lowering.wholejob import lower
 from sipml_core.model.cluster import Cluster
 from sipml_core.model.groupshape import GroupShape

@@ -7,8 +7,8 @@ import pytest
 from sipml_core.collectives import EXCHANGES
 from sipml_core.engine.simulation import simulate
 from sipml_core.gpus import V100
-from sipml_core.lowering.exchanges import Trees
 from sipml_core.lowering.grouptasks import group_tasks
+from sipml_core.lowering.treesteps import Trees
 from sipml_core.lowering.wholejob import lower
 from sipml_core.model.balanced import PlacementLimits
 from sipml_core.model.cluster import Cluster

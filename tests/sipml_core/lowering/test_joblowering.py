@@ -106,9 +106,9 @@ def test_groups_are_copies(hand):
     """Tasks and activation transfers of group g are those of group 0 on GPUs 2 g and 2 g + 1."""
     tasks = lowered(six_ops_placed(hand), plan_of(mp=2, dp=3))
     work = tasks.gpu != BARRIER
-    per_group = tasks.gpu[work].reshape(3, -1)
-    assert (per_group == per_group[0] + np.array([[0], [2], [4]])).all()
-    assert np.unique(tasks.duration_us[work].reshape(3, -1), axis=0).shape[0] == 1
+    of_group = tasks.gpu[work].reshape(-1, 3)
+    assert (of_group == of_group[:, :1] + np.array([0, 2, 4])).all()
+    assert (np.ptp(tasks.duration_us[work].reshape(-1, 3), axis=1) == 0).all()
 
 
 def boxes_case(hand, *boxes):
@@ -210,8 +210,8 @@ def test_every_optimizer_waits_for_every_holder_of_every_group(hand):
     """An update needs the whole sum: all gradient parts of all groups come before it."""
     tasks = lowered(replicated(hand), plan_of(mp=4, dp=2, ring_steps="explicit"))
     graph = digraph(tasks)
-    gradients = {2, 3, 8, 9}
-    for update in (4, 5, 10, 11):
+    gradients = {4, 5, 6, 7}  # of sub-ops 2 and 3 in two groups
+    for update in (8, 9, 10, 11):
         assert gradients <= nx.ancestors(graph, update)
 
 
@@ -269,12 +269,12 @@ def test_gradients_of_a_duplicated_op_are_summed_over_groups_alone(hand, dp, rin
 
 
 def test_an_update_of_a_duplicated_op_waits_for_its_own_device_in_all_groups(hand):
-    """Sub-ops 2 and 3 make dw on devices 0 and 2, 4 and 5 update; group 1 has 6 more: the update on
-    device 0 waits for 2 and 8, not for 3 and 9."""
+    """Sub-ops 2 and 3 make dw on devices 0 and 2 as tasks 4 and 6, and 5 and 7 of group 1; sub-ops 4 and 5
+    update: that on device 0 waits for 4 and 5, not for 6 and 7."""
     tasks = lowered(in_full(replicated(hand), "f", "wgrad", "update"), plan_of(mp=4, dp=2))
     graph = digraph(tasks)
-    assert nx.ancestors(graph, 4) & {2, 3, 8, 9} == {2, 8}
-    assert nx.ancestors(graph, 11) & {2, 3, 8, 9} == {3, 9}
+    assert nx.ancestors(graph, 8) & {4, 5, 6, 7} == {4, 5}
+    assert nx.ancestors(graph, 11) & {4, 5, 6, 7} == {6, 7}
 
 
 def test_a_device_without_a_part_sends_its_copy_when_the_makers_are_done(hand):
@@ -285,7 +285,7 @@ def test_a_device_without_a_part_sends_its_copy_when_the_makers_are_done(hand):
     graph = digraph(tasks)
     for transfer in range(tasks.transfers):
         source = tasks.src[transfer]
-        makers = {2, 3} if source < 4 else {8, 9}
+        makers = {4, 6} if source < 4 else {5, 7}
         if source % 2:
             assert makers <= nx.ancestors(graph, tasks.compute_tasks + transfer)
 
@@ -326,11 +326,14 @@ def test_synchronisation_overlaps_with_the_backward_pass(hand, flat):
 
 
 def test_an_optimizer_waits_for_its_own_bucket_only(hand):
-    """The update of layer 3, whose gradient is made first, does not wait for the gradient of layer 0."""
+    """The update of layer 3, whose gradient is made first, does not wait for the gradients of others.
+
+    Sub-op 11 is task 22 of the first of two groups; sub-op 4 made its gradient, 5 to 7 the others.
+    """
     tasks = lowered(hand.layers(), plan_of(dp=2, bucket_bytes=1))
-    before = nx.ancestors(digraph(tasks), 11)
-    assert 4 in before
-    assert not before & {5, 6, 7}
+    before = nx.ancestors(digraph(tasks), 22)
+    assert {8, 9} <= before
+    assert not before & set(range(10, 16))
 
 
 def test_sync_goes_after_activations(hand):
@@ -582,10 +585,9 @@ def test_the_forward_pass_reads_what_the_plan_says(two_layers, gpu, drawn, dims,
     plan = attrs.evolve(plan_of(**drawn), recompute=False, iterations=1)
     placement = random_placement(two_layers(layers=3), gpu, plan.mp, dims, seed)
     graph = digraph(lowered(placement, plan))
-    subops = placement.graph.subops
     for src, dst in zip(placement.graph.edge_src, placement.graph.edge_dst, strict=True):
         for group in range(plan.dp):
-            first, second = int(src) + group * subops, int(dst) + group * subops
+            first, second = int(src) * plan.dp + group, int(dst) * plan.dp + group
             steps = nx.shortest_path_length(graph, first, second)
             assert steps == (1 if placement.device[src] == placement.device[dst] else 2)
 

@@ -57,7 +57,7 @@ def test_without_a_network_the_schedule_is_the_time(schedule, chunks, recompute)
     passes = job.template.passes
     for own, expected in zip(passes.passes, critical_path_us(job), strict=True):
         last = own[-1]
-        ends = timeline.end_us[nodes[0, last.micro_batch, passes.row == row_of(last)]]
+        ends = timeline.end_us[nodes[last.micro_batch, passes.row == row_of(last), 0]]
         assert ends.max() == pytest.approx(expected, rel=1e-6)
 
 
@@ -68,7 +68,7 @@ def test_equal_stages_have_the_bubble_of_1f1b():
     stage_us = pass_times(job).reshape(4, 3).sum(axis=1)
     assert stage_us.argmax() == 3
     timeline, nodes = run(job)
-    last = timeline.end_us[nodes[:, :, job.template.passes.row >= 0]].max()
+    last = timeline.end_us[nodes[:, job.template.passes.row >= 0]].max()
     assert last == pytest.approx(stage_us[:3].sum() + 16 * stage_us[3], rel=1e-6)
 
 
@@ -84,7 +84,7 @@ def test_in_flight_in_the_timeline_is_that_of_the_list(schedule, chunks, gbps):
     for stage, own in enumerate(passes.passes):
         moments = []
         for each in own:
-            at = nodes[0, each.micro_batch, passes.row == row_of(each)]
+            at = nodes[each.micro_batch, passes.row == row_of(each), 0]
             if each.kind is PassKind.FORWARD:
                 moments.append((timeline.start_us[at].min(), 1, each.chunk))
             if each.kind is frees:
@@ -105,7 +105,7 @@ def test_passes_of_a_stage_do_not_overlap(schedule, chunks):
     timeline, nodes = run(job, gbps=1.0)
     passes = job.template.passes
     for own in passes.passes:
-        spans = [nodes[0, each.micro_batch, passes.row == row_of(each)] for each in own]
+        spans = [nodes[each.micro_batch, passes.row == row_of(each), 0] for each in own]
         for before, after in itertools.pairwise(spans):
             assert timeline.end_us[before].max() <= timeline.start_us[after].min() + 1e-9
 
@@ -118,9 +118,9 @@ def test_the_optimizer_waits_for_its_stages_last_pass():
     passes = job.template.passes
     for stage, optimizer in enumerate(passes.optimizer):
         last = passes.passes[stage][-1]
-        ends = timeline.end_us[nodes[:, last.micro_batch, passes.row == row_of(last)]]
+        ends = timeline.end_us[nodes[last.micro_batch, passes.row == row_of(last)]]
         assert len(optimizer)
-        assert timeline.start_us[nodes[:, -1, optimizer]].min() >= ends.max() - 1e-9
+        assert timeline.start_us[nodes[-1, optimizer]].min() >= ends.max() - 1e-9
 
 
 @pytest.mark.parametrize(("schedule", "chunks"), SCHEDULES)

@@ -85,8 +85,8 @@ def test_gathers_of_the_backward_pass_begin_in_it(pp, schedule):
             mine = sends[passes.row[sends] == row_of(each)]
             if len(mine) and number:
                 before = own[number - 1]
-                ended = timeline.end_us[nodes[0, before.micro_batch, passes.row == row_of(before)]].max()
-                assert timeline.start_us[nodes[0, each.micro_batch, mine]].min() >= ended - 1e-9
+                ended = timeline.end_us[nodes[before.micro_batch, passes.row == row_of(before), 0]].max()
+                assert timeline.start_us[nodes[each.micro_batch, mine, 0]].min() >= ended - 1e-9
 
 
 @pytest.mark.parametrize("changes", [{}, {"pp": 2}, {"recompute": "full"}, {"zero": 3, "dp": 2}], ids=str)

@@ -118,12 +118,12 @@ def test_parameters_are_gathered_one_bucket_ahead(changes, gbps):
     alone_us = (plan.dp - 1) / plan.dp * gathers.size_bytes / (gbps * 125)
     checked = 0
     for each in (each for own in passes.passes for each in own):
-        row, tasks = gathers.rows[row_of(each)], nodes[:, each.micro_batch]
+        row, tasks = gathers.rows[row_of(each)], nodes[each.micro_batch]
         follows = np.flatnonzero(row.device[1:] == row.device[:-1]) + 1
         follows = follows[row.before[follows - 1] >= 0]
-        reached_us = timeline.end_us[tasks[:, row.before[follows - 1]]]
-        used_us = timeline.start_us[tasks[:, row.first_task[follows]]]
-        assert (used_us >= reached_us + alone_us[row.unit[follows]] * (1 - 1e-9)).all()
+        reached_us = timeline.end_us[tasks[row.before[follows - 1]]]
+        used_us = timeline.start_us[tasks[row.first_task[follows]]]
+        assert (used_us >= reached_us + alone_us[row.unit[follows], None] * (1 - 1e-9)).all()
         checked += len(follows)
     assert checked > 20
 
@@ -175,7 +175,7 @@ def test_the_optimizer_starts_after_its_bucket_or_after_the_last(zero):
     for step in ("bucket", "last"):
         job = lowered(plan_of(zero=zero, optimizer_step=step, bucket_bytes=3e4, global_batch=4))
         timeline, nodes = run_iteration(job, gbps=0.5)
-        first_us[step] = timeline.start_us[nodes[:, -1, np.concatenate(job.template.passes.optimizer)]].min()
+        first_us[step] = timeline.start_us[nodes[-1, np.concatenate(job.template.passes.optimizer)]].min()
     psi = job.template.group.graph.graph.parameter_elements
     sums_us = {0: 2, 1: 1, 2: 1, 3: 3}[zero] * 2 * psi * 3 / 4 / (0.5 * 125)
     assert first_us["bucket"] < sums_us <= first_us["last"]

@@ -2,6 +2,7 @@
 
 import ast
 import re
+import sys
 from importlib.metadata import distributions
 from pathlib import Path
 
@@ -128,6 +129,48 @@ def test_a_faulty_plugin_is_left_out_by_name_and_the_others_go_on(install, found
     assert re.search(r"^plugin 'bad' \(strange-bad 2.0\).*" + told, registry.problems[0])
     assert all("\n" not in problem for problem in registry.problems)
     assert registry.names("topology") == ["other"]
+
+
+def deferred(name, where):
+    """A plugin that offers a class by its name alone."""
+    return (
+        "from sipml_core.plugin import Deferred, hookimpl\n"
+        f"@hookimpl\ndef sipml_topologies():\n    return [Deferred({name!r}, {where!r})]\n"
+    )
+
+
+def test_a_deferred_offer_is_imported_when_it_is_asked_for(install, found, tmp_path):
+    """Its name is known before: it is listed, and clashes are found."""
+    (tmp_path / "strange_lazy.py").write_text(sound())
+    install("lazy", deferred("net", "strange_lazy:Net"))
+    registry = load(found(), disabled=())
+    assert registry.names("topology") == ["net"]
+    assert registry.entries["topology"]["net"].package == "strange_lazy"
+    assert "strange_lazy" not in sys.modules
+    assert registry.find("topology", "net").summary == "a network"
+    assert "strange_lazy" in sys.modules
+    install("other", sound())
+    with pytest.raises(PluginError, match="offer the topology 'net'"):
+        load(found(), disabled=())
+
+
+@pytest.mark.parametrize(
+    ("where", "told"),
+    [
+        ("strange_gone:Net", "ModuleNotFoundError: No module named 'strange_gone'"),
+        ("strange_sound:Gone", "AttributeError: module 'strange_sound' has no attribute 'Gone'"),
+        ("strange_sound:hookimpl", "it is no subclass of Topology"),
+        ("strange_sound:Net", "it is called 'other'"),
+    ],
+)
+def test_a_deferred_offer_that_cannot_be_used_is_named_when_it_is_asked_for(
+    install, found, tmp_path, where, told
+):
+    (tmp_path / "strange_sound.py").write_text(sound("other").replace("class Other", "class Net"))
+    install("lazy", deferred("net", where))
+    registry = load(found(), disabled=())
+    with pytest.raises(PluginError, match=re.escape(f"topology 'net' ({where}) cannot be used: {told}")):
+        registry.find("topology", "net")
 
 
 def test_an_interrupt_while_plugins_load_is_no_fault_of_a_plugin(install, found):

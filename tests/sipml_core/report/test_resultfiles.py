@@ -8,7 +8,7 @@ import attrs
 import pytest
 
 from sipml_core.errors import ConfigError
-from sipml_core.model.results import HOST, LANGUAGE, CaseResult, Result
+from sipml_core.model.results import HOST, LANGUAGE, ROUNDS, CaseResult, Result
 from sipml_core.report.resultfiles import prepare_folder, write_atomically, write_result
 
 #: summary.csv of `fakes.case_result`, column by column.
@@ -41,16 +41,18 @@ def test_summary_csv_holds_each_field_in_its_column(result, tmp_path, records):
     write_result(result, tmp_path)
     assert records(tmp_path / "summary.csv") == [SUMMARY]
     every = attrs.fields(CaseResult)
-    of_some = {LANGUAGE, HOST}
+    of_some = {LANGUAGE, HOST, ROUNDS}
     assert list(SUMMARY) == [field.name for field in every if not of_some & field.metadata.keys()]
 
 
-def test_the_wait_for_the_host_is_there_where_a_row_has_it(fakes, result, tmp_path, records):
-    both = attrs.evolve(result, cases=(fakes.case_result(), fakes.case_result(host_wait_us=1.5)))
+@pytest.mark.parametrize("column", ["host_wait_us", "one_round_us"])
+def test_what_only_some_cases_have_is_there_where_a_row_has_it(fakes, result, tmp_path, records, column):
+    """The wait for the host, and the first round where layout and circuits were chosen in turn."""
+    both = attrs.evolve(result, cases=(fakes.case_result(), fakes.case_result(**{column: 1.5})))
     write_result(both, tmp_path)
-    assert [row["host_wait_us"] for row in records(tmp_path / "summary.csv")] == ["", "1.5"]
+    assert [row[column] for row in records(tmp_path / "summary.csv")] == ["", "1.5"]
     cases = json.loads((tmp_path / "result.json").read_text())["cases"]
-    assert ["host_wait_us" in case for case in cases] == [False, True]
+    assert [column in case for case in cases] == [False, True]
 
 
 def test_columns_of_language_models_are_there_where_a_row_has_one(fakes, result, tmp_path, records):

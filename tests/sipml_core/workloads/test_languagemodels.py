@@ -4,10 +4,10 @@ import pytest
 
 from sipml_core.errors import ConfigError
 from sipml_core.model import Phase, Role
-from sipml_core.workloads import WORKLOADS, Gpt
+from sipml_core.workloads import LANGUAGE_MODELS, Gpt
 from sipml_core.workloads.expertlayers import ROUTER_FLOPS
 
-PRESET = {workload.name: workload for workload in WORKLOADS}
+PRESET = {workload.name: workload for workload in LANGUAGE_MODELS}
 #: The published configurations of two models that are no presets (only keys that say a shape).
 DEEPSEEK = {
     "hidden_size": 7168, "intermediate_size": 18432, "num_hidden_layers": 61, "num_attention_heads": 128,

@@ -1,0 +1,56 @@
+"""What circuits are planned for in all 40 layers of Megatron: bytes, or the fastest of four rules.
+
+    python benchmarks/megatron_demand.py [--networks NAME ...] [--gbps B ...] [--out FOLDER]
+    python docs/results.py                  # the table in docs/circuit-planning.md
+
+megatron_demand.csv: the iteration with `demand = "bytes"` and "auto", the rule that "auto" kept, or why it
+cannot run. 1024 V100s, mixed precision, mp 16, batch 1024, recomputed in full, layout "auto", the faster of
+both exchanges, as in the study `demand`, which has 4 layers. SiP-OCS takes a minute; SiP-Ring, with 50 000
+plans in an iteration, some six.
+"""
+
+from __future__ import annotations
+
+import argparse
+import csv
+from itertools import product
+from pathlib import Path
+
+from sipml_core.cases import run_experiment
+from sipml_core.experiment import read_experiment
+from sipml_core.plugin import load
+
+NETWORKS = {"SiP-OCS": "sip-ocs", "SiP-Ring": "sip-ring"}
+KEPT = "circuits are planned "
+
+
+def row_of(network: str, gbps: float) -> tuple[object, ...]:
+    """Return the row of one network."""
+    tables = {
+        "title": "megatron-demand",
+        "cluster": {"gpus": 1024, "bandwidth_gbps": gbps},
+        "workload": {"name": "megatron"},
+        "plan": {"mp": 16, "global_batch": 1024, "layout": "auto", "recompute": "full"},
+        "topology": [{"name": NETWORKS[network], "label": way, "demand": way} for way in ("bytes", "auto")],
+    }
+    by_bytes, best = run_experiment(read_experiment(tables, load())).cases
+    kept = next((note.removeprefix(KEPT) for note in best.notes if note.startswith(KEPT)), "")
+    return network, gbps, by_bytes.iteration_us, best.iteration_us, kept, best.reason
+
+
+def main() -> None:
+    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    parser.add_argument("--networks", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
+    parser.add_argument("--gbps", type=float, nargs="*", default=[512, 2048, 8192])
+    parser.add_argument("--out", type=Path, default=Path("docs/results"))
+    asked = parser.parse_args()
+    with (asked.out / "megatron_demand.csv").open("w", encoding="utf-8", newline="") as file:
+        table = csv.writer(file, lineterminator="\n")
+        table.writerow(("network", "bandwidth_gbps", "bytes_us", "auto_us", "kept", "reason"))
+        for network, gbps in product(asked.networks, asked.gbps):
+            table.writerow(row_of(network, gbps))
+            file.flush()
+
+
+if __name__ == "__main__":
+    main()
