@@ -242,12 +242,11 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
 def prepared_by_rules(variant: Variant, reuse: Reuse) -> list[PreparedCase]:
     """Return the variant with its circuits planned by each rule that `demand` of the interconnect allows.
 
-    Those that change between phases of the job are followed by the same that are set once.
+    Those that change between phases of the job are followed by the same that change less, or are set once.
     """
     found: list[PreparedCase] = []
     for prepared in _prepared_by_rules(variant, reuse):
-        once = prepared.set_once()
-        found += [prepared] if once is None else [prepared, once]
+        found += [prepared, *prepared.with_fewer_plans()]
     return found
 
 

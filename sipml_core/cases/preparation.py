@@ -121,13 +121,13 @@ class PreparedCase:
         """Return the case with its tasks."""
         return attrs.evolve(self.made or self.make(), crowded=self.crowded, round=self.round)
 
-    def set_once(self) -> PreparedCase | None:
-        """Return the same with circuits that do not change between phases; None: they do not."""
-        once = self.circuits.set_once() if isinstance(self.circuits, PhasedCircuits) else None
-        if once is None:
-            return None
-        made = attrs.evolve(self.made or self.make(), circuits=once)
-        return attrs.evolve(self, circuits=once, made=made)
+    def with_fewer_plans(self) -> list[PreparedCase]:
+        """Return the same with circuits that change less between phases: see `PhasedCircuits.others`."""
+        others = self.circuits.others() if isinstance(self.circuits, PhasedCircuits) else ()
+        return [
+            attrs.evolve(self, circuits=each, made=attrs.evolve(self.made or self.make(), circuits=each))
+            for each in others
+        ]
 
 
 def prepared_variant(
@@ -153,7 +153,7 @@ def prepared_variant(
     if prepared is not None:
         return prepared
     make = partial(_of_all_groups, variant, lowering, reuse, rule, gates)
-    if variant.case.interconnect.circuit_keys.replan == "phase":
+    if variant.case.interconnect.circuit_keys.replan != "interval":
         return PreparedCase.of(make())  # the phases are those of the tasks
     traffic = reuse(Pairs.of, lowering).tasks
     circuits = circuits_for(

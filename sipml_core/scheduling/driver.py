@@ -245,12 +245,18 @@ class ScheduledCircuits:
         gbps = self.plan.capacity_gbps(self.network.circuit_src, self.network.circuit_dst)
         return bool((gbps[demand > 0] > 0).all())
 
-    def _plan(self, demand: NDArray[np.float64], previous: CircuitPlan | None) -> CircuitPlan:
+    def _plan(
+        self,
+        demand: NDArray[np.float64],
+        previous: CircuitPlan | None,
+        scheduler: Scheduler | None = None,
+    ) -> CircuitPlan:
         if self.rule != BYTES:
             port_gbps = self.control.circuits_per_gpu * self.control.circuit_gbps
             most_bytes = interval_bytes(port_gbps, self.control.interval_us)
             demand = self.rule.weighted(demand, self._gates, most_bytes)
-        return planned(self.scheduler, self.control, circuit_traffic(self.network, demand), previous)
+        traffic = circuit_traffic(self.network, demand)
+        return planned(scheduler or self.scheduler, self.control, traffic, previous)
 
     def _settings(self, plan: CircuitPlan, *, at_start: bool) -> CircuitSettings:
         from sipml_core.engine import CircuitSettings  # here: plugins load this room, and need no engine
