@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from sipml_core.model import TrafficMatrix
 from sipml_ring import kernel
-from sipml_ring.assembling import assemble, circuits_of, waits
+from sipml_ring.assembling import assemble, circuits_of, followed, waits
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.folding import first_period, planned_period, turned_round
 from sipml_ring.ring_plan import RingPlan
@@ -16,6 +16,8 @@ def ring_fast(control: RingCircuits, traffic: TrafficMatrix, previous: RingPlan 
     before = circuits_of(previous, period)
     if period == control.segments:
         planned = kernel.fast(control, traffic, waited, before)
+        if previous is not None and previous.period == period and planned.all_kept(before):
+            return followed(previous, "ring-fast", traffic, planned, waited)
         return assemble("ring-fast", control, traffic, planned, before, waited)
 
     first = first_period(traffic, period)
