@@ -9,8 +9,8 @@ direct exchange; SiP-Ring with a reach of 16 (6 of 16 GPUs), SiP-OCS with 16 swi
 with 20 us of dark, and set once; SiP-Ring with 256 GPUs as well. A job that a network cannot carry is left
 out. Two minutes of a core.
 
-circuit_demand_more.csv: "bytes" and "auto" along chains on 64 GPUs, and direct on 256 GPUs of SiP-OCS. Two
-minutes of a core.
+circuit_demand_more.csv: "bytes" and "auto" along chains on 64 GPUs, and direct on 256 GPUs of SiP-OCS. Half
+a minute.
 """
 
 from __future__ import annotations

@@ -7,7 +7,7 @@ demand_rules.csv, for eight of the jobs of circuit_demand.py on 64 GPUs: the ite
 demand of each pair weighted by the slack of its transfers in that run, as a weight and as a standing demand;
 with weights by the time that was waited for the pair per byte, made three times, each from the run before,
 half of the old weight kept (geometric mean). A run that takes twice as long as by bytes is stopped: no entry.
-Also the part of pairs with a transfer without slack, and how much slack weights differ. Three minutes.
+Also the part of pairs with a transfer without slack, and how much slack weights differ. A minute of a core.
 """
 
 from __future__ import annotations

@@ -30,7 +30,7 @@ from sipml_core.partition import Layout
 from sipml_core.plugin import Registry, load
 from sipml_core.searching import search
 
-GPUS, BATCH = 8, 1024
+GPUS, BATCH = 8, 8192
 BANDWIDTHS_GBPS = (100, 250, 1000)
 NETWORKS = {
     "SiP-OCS, set once": {"name": "sip-ocs", "switches": 4},

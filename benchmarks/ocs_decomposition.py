@@ -12,7 +12,7 @@ and estimator, and the plans that were made.
 
 decomposed_jobs.csv: whole jobs, the Transformer on 32 V100s with a sample each, the faster of both exchanges,
 switches re-planned as above: an iteration with `ocs-exact`, and with `ocs-decompose` in every plan
-(`always = true`). Two minutes.
+(`always = true`). Three minutes.
 """
 
 from __future__ import annotations

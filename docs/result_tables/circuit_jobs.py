@@ -90,13 +90,13 @@ def demand_rules() -> str:
     found, best = common.rows("demand_rules"), common.rows("circuit_demand")
     if not found or not best:
         return common.missing("demand_rules")
-    fastest = {_job(row): float(row["auto_us"]) / float(row["bytes_us"]) for row in best}
+    fastest = {_job(row): _of_bytes(row, "auto_us") for row in best}
     lines = [
         [
             f"{row['network']}, mp {row['mp']}, {float(row['bandwidth_gbps']):g} Gbps",
             f"{float(row['bytes_us']) / 1e3:.1f}",
             *(_of_bytes(row, column) for column in NEED_A_RUN),
-            f"{fastest[_job(row)]:.2f}",
+            fastest.get(_job(row), "-"),
             f"{float(row['pairs_without_slack']):.0%}".replace("%", " %"),
             f"{float(row['slack_weights_spread']):.1f}",
         ]
@@ -119,9 +119,71 @@ def _of_bytes(row: common.Row, column: str) -> str:
     return f"{float(row[column]) / float(row['bytes_us']):.2f}" if row[column] else "> 2"
 
 
+def exhaustive_search() -> str:
+    """Return iterations by degree in one pass of layout and circuits, in turn, and of the best layout."""
+    found = common.rows("exhaustive_search")
+    if not found:
+        return common.missing("exhaustive_search")
+    degrees = list(dict.fromkeys(row["mp"] for row in found))
+    cells = {(row["network"], row["bandwidth_gbps"], row["mp"]): _three(row) for row in found}
+    lines = [
+        [f"{network}, {float(gbps):g} Gbps", *(cells[network, gbps, mp] for mp in degrees)]
+        for network, gbps in dict.fromkeys(key[:2] for key in cells)
+    ]
+    return common.table(["", *(f"mp {mp}" for mp in degrees)], lines)
+
+
+def _three(row: common.Row) -> str:
+    """Return three iterations, or one where they are the same.
+
+    >>> _three({"once_us": "3000", "turns_us": "2000", "least_us": "2000"})
+    '3.000, 2.000, 2.000'
+    >>> _three({"once_us": "3000", "turns_us": "3000", "least_us": "3000"})
+    '3.000'
+    >>> _three({"once_us": "", "turns_us": "", "least_us": "inf"})
+    '-'
+    """
+    if not row["once_us"]:
+        return "-"
+    times = [f"{float(row[column]) / 1e3:#.4g}" for column in ("once_us", "turns_us", "least_us")]
+    return times[0] if len(set(times)) == 1 else ", ".join(times)
+
+
+def exhaustive_search_verdict() -> str:
+    """Return how far a search is from the best of all degrees and layouts, and from that of each degree."""
+    found = [row for row in common.rows("exhaustive_search") if row["once_us"]]
+    if not found:
+        return common.missing("exhaustive_search")
+    # Of each network and bandwidth, and of each degree above 1, by way: over the best, less 1.
+    searches: dict[str, list[float]] = {"once": [], "turns": []}
+    for place in dict.fromkeys((row["network"], row["bandwidth_gbps"]) for row in found):
+        mine = [row for row in found if (row["network"], row["bandwidth_gbps"]) == place]
+        for way, over in searches.items():
+            over.append(_least(mine, way) / _least(mine, "least") - 1)
+    hybrid = [row for row in found if float(row["mp"]) > 1]
+    each = {way: [_least([row], way) / _least([row], "least") - 1 for row in hybrid] for way in searches}
+    near = {way: sum(ratio < 0.01 for ratio in over) for way, over in each.items()}
+    farthest = max(hybrid, key=lambda row: float(row["turns_us"]) / float(row["least_us"]))
+    worst = {way: max(over) for way, over in searches.items()}
+    place = f"{farthest['network']}, {float(farthest['bandwidth_gbps']):g} Gbps, mp {farthest['mp']}"
+    text = (
+        f"Of {len(searches['turns'])} searches over all degrees the farthest from the best of all takes "
+        f"{worst['turns']:.1%} longer in turn, {worst['once']:.1%} in one pass. Of the degrees above 1, "
+        f"{len(hybrid)} cases, {near['turns']} are within 1% of the best layout in turn and "
+        f"{near['once']} in one pass; the farthest takes {max(each['turns']):.0%} longer ({place}).\n"
+    )
+    return text.replace("%", " %")
+
+
+def _least(rows: list[common.Row], way: str) -> float:
+    return min(float(row[f"{way}_us"]) for row in rows)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "decomposed-jobs": decomposed_jobs,
     "whole-megatron": whole_megatron,
     "circuit-demand-more": more_jobs,
     "demand-rules": demand_rules,
+    "exhaustive-search": exhaustive_search,
+    "exhaustive-search-verdict": exhaustive_search_verdict,
 }

@@ -1,22 +1,20 @@
 """The steps of one case in order, and which plans to try.
 
 In: an `Experiment`. Out: a `CaseResult` for each workload on each interconnect.
-Imports every step of the road.
+Imports every step of the road; files that `run` does not need only when something of them is asked for.
 """
+
+from typing import TYPE_CHECKING
 
 from sipml_core.cases.accounting import options_text
 from sipml_core.cases.candidates import Candidate, run_candidates, search_candidates
 from sipml_core.cases.case import Case
-from sipml_core.cases.checking import check_experiment
 from sipml_core.cases.clock import Clock
-from sipml_core.cases.collectiveruns import CollectiveBench, CollectiveTime, bus_factor
 from sipml_core.cases.comparing import Attempt, Comparison, comparisons, outcome_of
-from sipml_core.cases.compilation import CaseTraffic, case_traffic, compile_case
+from sipml_core.cases.compilation import CaseTraffic, case_layouts, case_traffic, compile_case
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
-from sipml_core.cases.planning import plan_circuits
 from sipml_core.cases.preparation import CompiledCase, PreparedCase, prepared_variant
 from sipml_core.cases.provenance import hashes_of_files, package_versions, versions
-from sipml_core.cases.remedies import Gain, case_of, gains
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import ExperimentRun, run_experiment, with_speedups
 from sipml_core.cases.simulating import (
@@ -27,6 +25,23 @@ from sipml_core.cases.simulating import (
     simulate_variants,
 )
 from sipml_core.cases.steps import balanced_graph, model_parts, op_graph, op_layout, op_times_us
+from sipml_core.lazy import files_when_asked
+
+if TYPE_CHECKING:
+    from sipml_core.cases.checking import check_experiment
+    from sipml_core.cases.collectiveruns import CollectiveBench, CollectiveTime, bus_factor
+    from sipml_core.cases.planning import plan_circuits
+    from sipml_core.cases.remedies import Gain, case_of, gains
+
+__getattr__ = files_when_asked(
+    __name__,
+    {
+        "checking": ("check_experiment",),
+        "collectiveruns": ("CollectiveBench", "CollectiveTime", "bus_factor"),
+        "planning": ("plan_circuits",),
+        "remedies": ("Gain", "case_of", "gains"),
+    },
+)
 
 __all__ = [
     "ACCURACY",
@@ -47,6 +62,7 @@ __all__ = [
     "SimulatedCase",
     "balanced_graph",
     "bus_factor",
+    "case_layouts",
     "case_of",
     "case_traffic",
     "check_experiment",

@@ -27,6 +27,7 @@ from sipml_core.cases.steps import (
 from sipml_core.cases.variants import (
     Exchanging,
     Variant,
+    check_room,
     chosen_layouts,
     exchange_trees,
     exchanging,
@@ -123,6 +124,13 @@ def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
     return [*found, *(each for _, made in _later_rounds(found, step, rounds, reuse) for each in made)]
 
 
+def case_layouts(case: Case, reuse: Reuse) -> dict[Layout, Prices]:
+    """Return the layouts with which a case is tried, each with the price of its network that chooses it."""
+    fabric = reuse(built_fabric, case.interconnect.topology, case.interconnect.cluster)
+    prices = reuse(layout_prices, fabric, case.plan, case.interconnect.cluster.bandwidth_gbps)
+    return chosen_layouts(case, prices, reuse)
+
+
 def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], list[T]]) -> list[T]:
     """Return what `step` makes of each variant that can run; `InfeasibleError` if none can.
 
@@ -147,7 +155,8 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
     layouts: dict[Layout, Prices] = {}
     if ways:
         try:
-            layouts = chosen_layouts(case, reuse(layout_prices, fabric, case.plan, gpu_gbps), reuse)
+            check_room(case, reuse)
+            layouts = case_layouts(case, reuse)
         except InfeasibleError as error:
             refusals |= dict.fromkeys(ways, error)
 

@@ -222,17 +222,16 @@ def exchanging(case: Case, fabric: Fabric, exchange: Exchange, group: GroupShape
     return Exchanging(exchange=exchange, group=group, replicas=replicas, all_reduces=tuple(suited), grid=grid)
 
 
-def chosen_layouts(case: Case, prices: Iterable[Prices], reuse: Reuse) -> dict[Layout, Prices]:
-    """Return each layout that prices choose, once, with the first of the prices that choose it.
+def check_room(case: Case, reuse: Reuse) -> None:
+    """Raise `InfeasibleError` if the parameters do not fit the memory, however ops are cut."""
+    graph, _ = _ops_of(case, reuse)
+    check_parameters(graph, case.plan, case.gpu.memory_bytes, _degrees_of(case))
 
-    Raises
-    ------
-    InfeasibleError
-        The parameters do not fit the memory, however ops are cut.
-    """
+
+def chosen_layouts(case: Case, prices: Iterable[Prices], reuse: Reuse) -> dict[Layout, Prices]:
+    """Return each layout that prices choose, once, with the first of the prices that choose it."""
     plan, named, cluster = case.plan, case.job.table.layout, case.interconnect.cluster.without_network()
     graph, times = _ops_of(case, reuse)
-    check_parameters(graph, plan, case.gpu.memory_bytes, _degrees_of(case))
     # Only the layout that is chosen by cost depends on the network.
     gpu_gbps = case.interconnect.cluster.bandwidth_gbps
     tried = prices if named == "auto" and plan.mp > 1 else [Prices.flat(gpu_gbps)]

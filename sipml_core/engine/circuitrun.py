@@ -31,21 +31,33 @@ class CircuitSettings:
     #: How long that lasts. [us]
     dark_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
-    def check(self, circuits: int) -> None:
-        """Refuse settings that do not fit `circuits` links."""
+    def check_length(self, circuits: int) -> None:
+        """Refuse settings that are not those of so many links."""
         for name in ("gbps", "kept_gbps", "dark_us"):
             values = getattr(self, name)
             if len(values) != circuits:
                 raise PluginError(
                     f"the circuit driver must set {name} of {circuits} circuits, got {len(values)}"
                 )
-            if len(values) and not (values.min() >= 0 and values.max() < np.inf):
-                fine = (values >= 0) & (values < np.inf)
+
+    def check_values(self, circuits: NDArray[np.intp]) -> None:
+        """Refuse settings of some circuits that are no capacities or times."""
+        for name in ("gbps", "kept_gbps", "dark_us"):
+            values = getattr(self, name)[circuits]
+            fine = (values >= 0) & (values < np.inf)
+            if not fine.all():
                 bad = int(np.argmin(fine))
                 raise PluginError(
                     f"the circuit driver's {name} must be finite and not negative, "
-                    f"got {values[bad]} for circuit {bad}"
+                    f"got {values[bad]} for circuit {circuits[bad]}"
                 )
+
+    @property
+    def not_kept(self) -> NDArray[np.intp]:
+        """Return the circuits that at first have another capacity than they are to have."""
+        if self.gbps is self.kept_gbps:
+            return np.zeros(0, np.intp)
+        return np.flatnonzero(self.gbps != self.kept_gbps)
 
 
 class CircuitDriver(Protocol):
@@ -186,9 +198,11 @@ class Circuits:
     def _apply(self, settings: CircuitSettings | None) -> None:
         if settings is None or (settings is self._settled and not self._pending):
             return
-        settings.check(len(self._carried_bytes))
+        # What stays as it is has been checked: there may be very many circuits, and few that change.
+        settings.check_length(len(self._carried_bytes))
+        later = settings.not_kept
+        settings.check_values(later)
         # Circuits that reach their settled capacity later, and how much later.
-        later = np.flatnonzero(settings.gbps != settings.kept_gbps)
         later = later[settings.dark_us[later] > 0]
         dark_us = settings.dark_us[later]
         gbps = settings.gbps
@@ -197,6 +211,7 @@ class Circuits:
             gbps = gbps.copy()
             gbps[later] = settings.kept_gbps[later]
         changed = np.flatnonzero(gbps != self.capacity_gbps[self._first :])
+        settings.check_values(changed)
         self._set(changed, gbps[changed])
         now_us = self._session.now_us
         self._pending = [

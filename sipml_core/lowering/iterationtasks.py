@@ -158,7 +158,7 @@ class IterationTasks:
         passes, count = self.template.passes, self.plan.micro_batches
         builder, label = self.builder, self._labels[:, None]
         gpu = self._gpus[self.template.group.device]
-        duration, place = self._duration_us(gpu), self._place(priority)[..., None]
+        duration, place = self._duration_us(), self._place(priority)[..., None]
 
         # All but the last micro-batch have no optimizer of their own.
         work, rest = np.flatnonzero(passes.row >= 0), np.flatnonzero(passes.row < 0)
@@ -180,17 +180,17 @@ class IterationTasks:
         )
         return startup_us, size_bytes * factor
 
-    def _duration_us(self, gpu: NDArray[np.int32]) -> NDArray[np.float64]:
+    def _duration_us(self) -> NDArray[np.float64]:
         """Return how long each task takes on its GPU. [tasks, groups]"""
         group, passes, plan = self.template.group, self.template.passes, self.plan
-        duration = group.duration_us[:, None] / self.speed[gpu]
+        duration = group.duration_us[:, None] / self.speed[self._gpus][group.device]
         graph = group.graph.graph
         if plan.shares_states:
             updates = passes.row < 0
             duration[updates] /= updating_replicas(graph, plan)[group.op[updates], None]
         if graph.expert_shares:
             load = load_of_ranks(graph, plan)[:, group.op].T
-            duration = duration * np.tile(load, gpu.shape[1] // plan.block)
+            duration = duration * np.tile(load, self.groups // plan.block)
         if self.template.pieces is not None:
             duration[self.template.pieces.task] /= plan.cp
         return duration * self.framework.slowest_of(plan.gpus)
@@ -220,8 +220,8 @@ class IterationTasks:
         builder.depend(arrived[:, template.blocks.sent], sends[:, template.blocks.send])
         if template.pieces is not None and came_in is not None:
             task = template.pieces.task
-            gpu = self._gpus[template.group.device]
-            works = gpu[task], self._duration_us(gpu)[task], place[:, task], self._labels[task]
+            gpu = self._gpus[template.group.device[task]]
+            works = gpu, self._duration_us()[task], place[:, task], self._labels[task]
             template.pieces.add(builder, tasks, sends, came_in, works)
 
     def _order_passes(self, tasks: Nodes) -> list[Nodes]:

@@ -213,9 +213,11 @@ class _Rows:
 
     def add(self, devices: Indices, tensor: int, lo: NDArray[np.int64], hi: NDArray[np.int64]) -> None:
         count, rank = lo.shape
-        box = np.tile(np.array([0, 1], dtype=np.int32), (count, MAX_RANK, 1))
-        box[:, :rank, 0], box[:, :rank, 1] = lo, hi
-        self._blocks.append((np.column_stack([devices, np.full(count, tensor)]).astype(np.int32), box))
+        ids = np.empty((count, 2), dtype=np.int32)
+        ids[:, 0], ids[:, 1] = devices, tensor
+        box = np.zeros((count, MAX_RANK, 2), dtype=np.int32)
+        box[:, :rank, 0], box[:, :rank, 1], box[:, rank:, 1] = lo, hi, 1
+        self._blocks.append((ids, box))
 
     def columns(self) -> tuple[Indices, Indices, Indices, Indices]:
         """Return device, tensor, lo and hi of each box."""

@@ -81,7 +81,8 @@ def tree_steps(messages: Messages, trees: Trees, devices: int) -> Steps:
     Examples
     --------
     Two boxes go from device 0 to device 2 of a line, a third to devices 1 and 2: transfers 2 and 3, of
-    which the last only goes on where the other ends. Kinds 0 and 1 are steps of the first two, 2 and 3 of these.
+    which the last only goes on where the other ends. Kinds 0 and 1 are steps of the first two, 2 and 3 of
+    these.
 
     >>> line = Trees(parents=np.array([[0, 0, 1], [1, 1, 1], [1, 2, 2]]), relays=True)
     >>> leaf, zeros = np.array([2, 2, 1, 2]), np.zeros(4, dtype=np.int32)

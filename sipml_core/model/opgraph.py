@@ -253,8 +253,11 @@ class OpGraph:
             tensor = self.tensor.get(operand.tensor)
             if tensor is None or len(operand.axes) != len(tensor.shape):
                 raise ConfigError(f"op {op.name!r}: operand {operand.tensor!r} names no tensor of that rank")
-            if any(axis.dim is not None and axis.dim not in op.dims for axis in operand.axes):
-                raise ConfigError(f"op {op.name!r}: operand {operand.tensor!r} uses a dimension the op lacks")
+            for axis in operand.axes:
+                if axis.dim is not None and axis.dim not in op.dims:
+                    raise ConfigError(
+                        f"op {op.name!r}: operand {operand.tensor!r} uses a dimension the op lacks"
+                    )
         for operand in op.reads:
             if operand.tensor in self.producer and operand.tensor not in written:
                 raise ConfigError(f"op {op.name!r} reads {operand.tensor!r} before it is written")

@@ -42,11 +42,12 @@ class TaskBuilder:
 
     def tasks(self, gpu: ArrayLike, duration_us: ArrayLike, priority: ArrayLike, label: ArrayLike) -> Nodes:
         """Compute tasks. `duration_us` in us; `label` indexes `labels`."""
-        columns = _broadcast(gpu, duration_us, priority, label)
-        self._tasks.append(_flat(columns, (np.int32, np.float64, np.int32, np.int32)))
+        kinds = (np.int32, np.float64, np.int32, np.int32)
+        shape, columns = _broadcast((gpu, duration_us, priority, label), kinds)
+        self._tasks.append(columns)
         first = self._task_count
         self._task_count += columns[0].size
-        return np.arange(first, self._task_count, dtype=np.int32).reshape(columns[0].shape)
+        return np.arange(first, self._task_count, dtype=np.int32).reshape(shape)
 
     def barriers(self, shape: int | tuple[int, ...], *, label: int = 0) -> Nodes:
         """Nodes that take no time and fire when their predecessors have."""
@@ -69,23 +70,21 @@ class TaskBuilder:
         """Transfers between different GPUs. `size_bytes` in bytes, `startup_us` in us; `kind` indexes
         `TRAFFIC_KINDS`.
         """
-        columns = _broadcast(src, dst, size_bytes, priority, latency_steps, kind)
         kinds = (np.int32, np.int32, np.float64, np.int32, np.float32, np.int8)
-        self._transfers.append(_flat(columns, kinds))
+        shape, columns = _broadcast((src, dst, size_bytes, priority, latency_steps, kind), kinds)
+        self._transfers.append(columns)
         first = self._transfer_count
         self._transfer_count += columns[0].size
         startup_us = np.asarray(startup_us, dtype=np.float64)
         if startup_us.any():
-            self._startups.append((first, np.broadcast_to(startup_us, columns[0].shape).reshape(-1)))
-        return ~np.arange(first, self._transfer_count, dtype=np.int32).reshape(columns[0].shape)
+            self._startups.append((first, np.broadcast_to(startup_us, shape).reshape(-1)))
+        return ~np.arange(first, self._transfer_count, dtype=np.int32).reshape(shape)
 
     def depend(self, before: ArrayLike, after: ArrayLike) -> None:
         """Every node of `after` waits for its counterpart in `before`."""
-        columns = _broadcast(before, after)
-        if not columns[0].size:
-            return
-        first, second = _flat(columns, (np.int32, np.int32))
-        self._edges.append((first, second))  # type: ignore[arg-type]
+        _, (first, second) = _broadcast((before, after), (np.int32, np.int32))
+        if first.size:
+            self._edges.append((first, second))  # type: ignore[arg-type]
 
     def build(self, marks: ArrayLike = ()) -> TaskGraph:
         """The finished graph, once; repeated dependencies are kept once, successors in order of id.
@@ -140,21 +139,17 @@ class TaskBuilder:
             count -= len(before)
         key.sort()
 
-        # Places of edges that equal the next one, and of the last edge of each node that has any.
+        # Places of edges that equal the next one; edges of each node without these.
         repeated = np.flatnonzero(key[1:] == key[:-1])
-        last = np.flatnonzero(high[1:] != high[:-1])
-        succ_start = np.zeros(nodes + 1, dtype=np.int32)
-        succ_start[high[last] + 1] = last + 1
-        succ_start[high[-1:] + 1] = len(key)
-        np.maximum.accumulate(succ_start, out=succ_start)
-        if not len(repeated):
-            return succ_start, low.copy()
-        dropped = np.zeros(nodes + 1, dtype=np.int32)  # at each node, of those before it
-        np.add.at(dropped, high[repeated] + 1, 1)
-        succ_start -= np.cumsum(dropped, dtype=np.int32)
         kept = np.ones(len(key), dtype=np.bool_)
         kept[repeated] = False
-        return succ_start, low[kept]
+        successors = low[kept] if len(repeated) else key.astype(np.int32)
+        key >>= 32
+        edges = np.bincount(key, minlength=nodes)
+        np.subtract.at(edges, key[repeated], 1)
+        succ_start = np.zeros(nodes + 1, dtype=np.int32)
+        np.cumsum(edges, out=succ_start[1:], dtype=np.int32)
+        return succ_start, successors
 
     def _final(self, nodes: Nodes) -> Nodes:
         """Node numbers of the TaskGraph: transfers come after all tasks."""
@@ -165,17 +160,26 @@ class TaskBuilder:
         return np.where(nodes < 0, self._task_count + ~nodes, nodes)
 
 
-def _broadcast(*operands: ArrayLike) -> list[NDArray[np.generic]]:
+def _broadcast(
+    operands: Sequence[ArrayLike], kinds: Sequence[type]
+) -> tuple[tuple[int, ...], tuple[NDArray[np.generic], ...]]:
+    """Return the shape that operands have together, and each as a column of that size and its type.
+
+    >>> _broadcast(([[0], [1]], [5, 6]), (np.int32, np.int8))
+    ((2, 2), (array([0, 0, 1, 1], dtype=int32), array([5, 6, 5, 6], dtype=int8)))
+    """
     arrays = [np.asarray(operand) for operand in operands]
-    shape = np.broadcast_shapes(*(array.shape for array in arrays))
-    return [array if array.shape == shape else np.broadcast_to(array, shape) for array in arrays]
+    shape = np.broadcast(*arrays).shape
+    return shape, tuple(_column(array, shape, kind) for array, kind in zip(arrays, kinds, strict=True))
 
 
-def _flat(columns: Sequence[NDArray[np.generic]], kinds: tuple[type, ...]) -> tuple[NDArray[np.generic], ...]:
-    return tuple(
-        np.ascontiguousarray(column, dtype=kind).reshape(-1)
-        for column, kind in zip(columns, kinds, strict=True)
-    )
+def _column(array: NDArray[np.generic], shape: tuple[int, ...], kind: type) -> NDArray[np.generic]:
+    """Return an array as a column of some type: the same memory where it is of that shape and type."""
+    if array.shape == shape:
+        return np.ascontiguousarray(array, dtype=kind).reshape(-1)
+    column: NDArray[np.generic] = np.empty(shape, dtype=kind)
+    column[...] = array
+    return column.reshape(-1)
 
 
 def _joined(chunks: list[tuple[NDArray[np.generic], ...]], width: int) -> list[NDArray[np.generic]]:

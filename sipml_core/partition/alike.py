@@ -32,8 +32,8 @@ class AlikeOps:
             tensor = self._graph.tensor[operand.tensor]
             axes = self._axes.setdefault(operand.axes, len(self._axes))
             number = local.setdefault(operand.tensor, len(local))
-            operands.append((number, axes, tensor.role.value, tensor.shape, tensor.element_bytes))
+            operands.append((number, axes, tensor.role, tensor.shape, tensor.element_bytes))
         return (
-            op.kind, op.phase.value, op.follows is None, op.flops, len(op.reads), tuple(operands),
-            tuple(op.dims.items()), tuple((dim, split.value) for dim, split in op.splits.items()),
+            op.kind, op.phase, op.follows is None, op.flops, len(op.reads), tuple(operands),
+            tuple(op.dims.items()), tuple(op.splits.items()),
         )  # fmt: skip

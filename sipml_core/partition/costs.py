@@ -196,6 +196,8 @@ class _Costing:
 
     def _traffic(self) -> dict[tuple[int, int], Table]:
         """Return traffic of all edges, by the variables at their ends; the diagonal where both are one."""
+        if self.budget.mp == 1:  # nothing leaves its device
+            return {}
         readers: dict[tuple[str, int], list[tuple[Op, Operand]]] = defaultdict(list)
         for op in self.graph.ops:
             for operand in op.reads:

@@ -9,11 +9,11 @@ from typing import Any
 
 from rich.table import Table
 
-from sipml_core.cases import balanced_graph, model_parts, op_graph, op_layout, op_times_us
+from sipml_core.cases import Case, Reuse, balanced_graph, case_layouts, model_parts, op_graph, op_times_us
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.experiment import Experiment, Job
-from sipml_core.fields import format_us
-from sipml_core.model import CaseResult, Cluster, Plan, Prices
+from sipml_core.experiment import Experiment, Interconnect, Job
+from sipml_core.fields import format_gbps, format_us
+from sipml_core.model import CaseResult, Prices
 from sipml_core.partition import Layout, explain
 from sipml_core.report.fitting import fitted
 from sipml_core.report.planreport import StageContent, plan_tables, stage_contents
@@ -27,7 +27,10 @@ _DROPPED = ("sync", "traffic", "compute", "like it", "as")
 
 
 def strategy_tables(experiment: Experiment, width: int = 160) -> Iterable[Table]:
-    """The layout of every workload under its [plan], once for each bandwidth; first its stages, if any.
+    """The layouts of every workload under its [plan] on each interconnect, each once; first its stages.
+
+    A layout that is chosen by cost has one for each price of the network by which ops may be cut; a run keeps
+    the fastest.
 
     Raises
     ------
@@ -40,26 +43,27 @@ def strategy_tables(experiment: Experiment, width: int = 160) -> Iterable[Table]
                 f"{job.label} has no mp or dp to explain; name one with --set plan.mp=8, "
                 "or let `search --explain` choose"
             )
-        shown = set()
-        for interconnect in experiment.interconnects:
-            if interconnect.cluster not in shown:
-                shown.add(interconnect.cluster)
-                plan = job.plan(interconnect.cluster.gpus)
-                if len(shown) == 1 and (plan.pp > 1 or plan.micro_batches > 1):
-                    contents = _contents(experiment, job, plan, interconnect.cluster)
-                    yield from plan_tables(job.label, plan, contents, width)
-                yield layout_table(experiment, job, interconnect.label, plan, width)
+        shown: set[Layout] = set()
+        for number, interconnect in enumerate(experiment.interconnects):
+            plan, reuse = job.plan(interconnect.cluster.gpus), Reuse()
+            case = Case.of(experiment, job, interconnect, plan)
+            layouts = case_layouts(case, reuse)
+            if number == 0 and (plan.pp > 1 or plan.micro_batches > 1):
+                yield from plan_tables(job.label, plan, _contents(case, next(iter(layouts))), width)
+            for layout, prices in layouts.items():
+                if layout not in shown:
+                    shown.add(layout)
+                    yield layout_table(case, layout, prices, width)
 
 
-def _contents(experiment: Experiment, job: Job, plan: Plan, cluster: Cluster) -> list[StageContent]:
+def _contents(case: Case, layout: Layout) -> list[StageContent]:
     """Return what each stage of a plan holds; none where there is one stage."""
+    job, plan = case.job, case.plan
     if plan.pp == 1:
         return []
     copies = job.key_copies(plan)
-    graph = op_graph(job.workload, plan.micro_samples, experiment.precision, plan.cp, plan.ep, copies)
-    prices = Prices.flat(cluster.bandwidth_gbps)
-    layout = op_layout(graph, job.table.layout, experiment.gpu, cluster, plan, prices)
-    balanced = balanced_graph(graph, layout, experiment.gpu, cluster, plan)
+    graph = op_graph(job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep, copies)
+    balanced = balanced_graph(graph, layout, case.gpu, case.interconnect.cluster, plan)
     return stage_contents(graph, model_parts(balanced, plan), op_times_us(balanced), plan.pp)
 
 
@@ -68,7 +72,10 @@ def winner_tables(experiment: Experiment, result: SearchResult, width: int = 160
     for case in result.best:
         job = next(job for job in experiment.jobs if job.label == case.workload)
         plan = job.plan(case.gpus, case.mp, case.global_batch)
-        yield layout_table(experiment, _with_layout(job, result, case), case.topology, plan, width)
+        interconnect = _interconnect(experiment, case.topology)
+        found = Case.of(experiment, _with_layout(job, result, case), interconnect, plan)
+        for layout, prices in case_layouts(found, Reuse()).items():
+            yield layout_table(found, layout, prices, width)
 
 
 def _with_layout(job: Job, result: SearchResult, case: CaseResult) -> Job:
@@ -76,24 +83,27 @@ def _with_layout(job: Job, result: SearchResult, case: CaseResult) -> Job:
     return job.with_layout(row.layout)
 
 
-def layout_table(experiment: Experiment, job: Job, topology: str, plan: Plan, width: int = 160) -> Table:
-    """Ops that differ only by a number in their name, and are cut alike, share a line; times are sums.
-
-    Raises `ConfigError` if there is no such interconnect.
-    """
+def _interconnect(experiment: Experiment, topology: str) -> Interconnect:
+    """Return the interconnect of that label; `ConfigError` if there is none."""
     by_label = {interconnect.label: interconnect for interconnect in experiment.interconnects}
     if topology not in by_label:
         raise ConfigError(unknown("topology", topology, by_label))
-    graph = op_graph(
-        job.workload, plan.micro_samples, experiment.precision, plan.cp, plan.ep, job.key_copies(plan)
-    )
-    cluster = by_label[topology].cluster
-    prices = Prices.flat(cluster.bandwidth_gbps)
-    layout = op_layout(graph, job.table.layout, experiment.gpu, cluster, plan, prices)
+    return by_label[topology]
+
+
+def layout_table(case: Case, layout: Layout, prices: Prices, width: int = 160) -> Table:
+    """Ops that differ only by a number in their name, and are cut alike, share a line; times are sums.
+
+    `prices` are those by which the layout was chosen, if it was.
+    """
+    job, plan = case.job, case.plan
     title = (
-        f"{job.label} on {topology}: mp {plan.mp} x dp {plan.dp}, "
+        f"{job.label} on {case.interconnect.label}: mp {plan.mp} x dp {plan.dp}, "
         f"global batch {plan.global_batch}, layout {layout.name!r}"
     )
+    if layout.choices and plan.mp > 1:
+        group, replica = format_gbps(prices.group_gbps), format_gbps(prices.replica_gbps)
+        title += f", cut as if a GPU had {group} inside its group and {replica} for gradients"
     fixed = (*_CHOSEN[:3], _DONE) if layout.duplicated else _CHOSEN[:3]
     headings = (*_CHOSEN, *_COSTS) if layout.choices else fixed
     rows = [dict(zip(headings, cells, strict=True)) for cells in _lines(layout)]

@@ -17,7 +17,7 @@ Answers = dict[Trial, Answer]
 
 #: Trials in one batch at most where every one of them is a run of its own.
 MOST_TOGETHER = 8
-#: Batches for each worker, at least, if there are trials enough: none of them is to work long at the last.
+#: Batches for each worker where a graph is asked about at many bandwidths: none is to work long at the last.
 BATCHES_PER_WORKER = 16
 
 
@@ -67,7 +67,8 @@ class Asked:
         if apart:
             most = min(MOST_TOGETHER, max(1, most // (4 * workers)))
         elif workers > 1:
-            most = max(1, most // (BATCHES_PER_WORKER * workers))
+            networks = max(len(each.interconnects) for each in self.pool.worker.experiments)
+            most = max(networks, most // (BATCHES_PER_WORKER * workers))
         self.pool.ask(_batches(kind, open_trials.values(), keys, max(1, most)), received, self.store)
         return {trial: known[key.answer] for trial, key in keys.items()}
 

@@ -14,7 +14,7 @@ from collections.abc import Iterable
 
 from sipml_core.errors import ConfigError
 from sipml_core.model import Axis, Op, Operand, OpGraph, Phase, Role, Split
-from sipml_core.workloads.builder import Forward, GraphBuilder
+from sipml_core.workloads.builder import Forward, GraphBuilder, plain_axis
 
 #: Adam on one parameter: two moment updates (3 and 4 operations), then square root, addition,
 #: division, scaling and subtraction (Kingma & Ba 2015, algorithm 1, bias correction in the rate).
@@ -162,7 +162,7 @@ class _Backward:
         else:
             self._add_like(tensor.name, name)
             self.contributions[tensor.name].append(name)
-        return Operand(name, tuple(axis if axis.den > 1 else Axis(axis.dim) for axis in target.axes))
+        return Operand(name, tuple(axis if axis.den > 1 else plain_axis(axis.dim) for axis in target.axes))
 
     def _add_like(self, tensor: str, name: str) -> str:
         model = self.builder.tensors[tensor]
@@ -207,9 +207,11 @@ def _over_targets(
     inverse: dict[str, Axis] = {}
     for target in targets:
         for axis, size in zip(target.axes, builder.shape(target.tensor), strict=True):
-            if axis.dim is not None and axis != Axis(axis.dim) and axis.den == 1:
+            if axis.dim is not None and axis != plain_axis(axis.dim) and axis.den == 1:
                 dims[axis.dim] = size
                 inverse[axis.dim] = inverse_window(axis)
+    if not inverse:
+        return dims, operands
     return dims, [
         Operand(o.tensor, tuple(_through(axis, inverse, op.name) for axis in o.axes)) for o in operands
     ]
@@ -229,6 +231,6 @@ def inverse_window(axis: Axis) -> Axis:
 def _through(axis: Axis, inverse: dict[str, Axis], op: str) -> Axis:
     if axis.dim not in inverse:
         return axis
-    if axis != Axis(axis.dim):
+    if axis != plain_axis(axis.dim):
         raise ConfigError(f"op {op!r}: a gradient along {axis.dim!r} would need a window of a window")
     return inverse[axis.dim]

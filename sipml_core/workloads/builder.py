@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from functools import cache
 
 import attrs
 
@@ -166,4 +167,10 @@ def operand(tensor: str, axes: Axes) -> Operand:
 def _axis(axis: AxisSpec) -> Axis:
     if isinstance(axis, Axis):
         return axis
-    return Axis(None) if axis == "*" else Axis(axis)
+    return plain_axis(None if axis == "*" else axis)
+
+
+@cache
+def plain_axis(dim: str | None) -> Axis:
+    """Return the axis that follows a dimension one to one (None: the whole axis), always the same object."""
+    return Axis(dim)

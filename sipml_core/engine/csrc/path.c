@@ -3,6 +3,23 @@
 
 #include <stdlib.h>
 
+/* Nodes in the order in which they came, each with the next of them in its place of a table. */
+typedef struct line {
+    int32_t first, last;
+} line;
+
+static void append(line *of, int32_t *next, int32_t node)
+{
+    if (of->first == NONE)
+        of->first = node;
+    else
+        next[of->last] = node;
+    next[node] = NONE;
+    of->last = node;
+}
+
+/* Nodes are looked at in the order in which they are found, not one chain to its end before the next: what groups do
+ * at the same time lies side by side in memory. */
 int engine_critical_path(const engine_graph *graph, const double *node_us, double *longest_us)
 {
     if (!graph || !node_us || !longest_us)
@@ -11,7 +28,8 @@ int engine_critical_path(const engine_graph *graph, const double *node_us, doubl
     int status = 0;
     size_t room = (size_t)nodes + 1;
     /* Predecessors to come of each node; of one that has none left, the next of those that are to be looked at. */
-    int32_t *waits = calloc(room, sizeof *waits), list = NONE;
+    int32_t *waits = calloc(room, sizeof *waits);
+    line found = {NONE, NONE};
     double *begin = calloc(room, sizeof *begin), longest = 0;
     if (!waits || !begin) {
         status = ENGINE_E_MEMORY;
@@ -19,24 +37,20 @@ int engine_critical_path(const engine_graph *graph, const double *node_us, doubl
     }
     for (int64_t k = 0; k < graph->succ_start[nodes]; k++)
         waits[graph->successors[k]]++;
-    for (int64_t node = nodes - 1; node >= 0; node--)
-        if (waits[node] == 0) {
-            waits[node] = list;
-            list = (int32_t)node;
-        }
-    while (list != NONE) {
-        int32_t node = list;
+    for (int64_t node = 0; node < nodes; node++)
+        if (waits[node] == 0)
+            append(&found, waits, (int32_t)node);
+    while (found.first != NONE) {
+        int32_t node = found.first;
         double end = begin[node] + node_us[node];
-        list = waits[node];
+        found.first = waits[node];
         longest = end > longest ? end : longest;
         count++;
         for (int64_t k = graph->succ_start[node]; k < graph->succ_start[node + 1]; k++) {
             int32_t next = graph->successors[k];
             begin[next] = end > begin[next] ? end : begin[next];
-            if (--waits[next] == 0) {
-                waits[next] = list;
-                list = next;
-            }
+            if (--waits[next] == 0)
+                append(&found, waits, next);
         }
     }
     if (count == nodes)

@@ -4,6 +4,7 @@ import pytest
 
 from sipml_core.errors import ConfigError
 from sipml_core.experiment.reading import read_experiment
+from sipml_core.model import Prices
 from sipml_core.model.opgraph import Split
 from sipml_core.partition.layouts import Choice, Layout
 from sipml_core.report import explain
@@ -22,8 +23,8 @@ def explained(fakes, monkeypatch):
     """explained(layout): the tables of an experiment whose ops are cut so."""
 
     def tables(layout, **changes):
-        monkeypatch.setattr(explain, "op_graph", lambda *_: None)
-        monkeypatch.setattr(explain, "op_layout", lambda *_: layout)
+        prices = Prices(group_gbps=100.0, replica_gbps=50.0)
+        monkeypatch.setattr(explain, "case_layouts", lambda *_: {layout: prices})
         return list(strategy_tables(read_experiment({**TABLES, **changes}, fakes.fake_registry())))
 
     return tables
@@ -54,7 +55,10 @@ def test_every_column_shows_the_field_it_says(explained, columns):
         "next best": ["along i", "-"],
         "would add": ["100 us", "-"],
     }
-    assert table.title.plain == "tiny on switch: mp 3 x dp 8, global batch 96, layout 'auto'"
+    assert table.title.plain == (
+        "tiny on switch: mp 3 x dp 8, global batch 96, layout 'auto', cut as if a GPU had 100 Gbps "
+        "inside its group and 50 Gbps for gradients"
+    )
 
 
 def test_a_fixed_layout_has_dimensions_and_who_does_what(explained, columns):

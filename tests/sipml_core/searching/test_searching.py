@@ -53,7 +53,8 @@ def test_a_row_holds_estimate_simulation_and_the_error_of_the_estimate(found):
     assert attrs.asdict(slow) == {
         "workload": "tiny", "topology": "slow", "options": "", "gpus": 8, "bandwidth_gbps": 400.0,
         "mp": 2, "dp": 4, "global_batch": 16, "layout": "auto", "placer": "algorithm1", "status": "simulated",
-        "best": True, "estimate_us": 720.0, "iteration_us": 800.0, "error": pytest.approx(-0.1),
+        "best": True, "estimate_us": 720.0, "iteration_us": 800.0, "one_round_us": None,
+        "error": pytest.approx(-0.1),
         "steps_to_accuracy": STEPS, "estimate_s": pytest.approx(0.072),
         "time_to_accuracy_s": pytest.approx(0.08), "goal": "accuracy", "time_to_goal_s": pytest.approx(0.08),
         "all_reduce": "two-tier", "exchange": "chain", "memory_bytes": 2e9, "extrapolated": False,
