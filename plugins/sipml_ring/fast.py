@@ -5,7 +5,7 @@ from __future__ import annotations
 from sipml_core.model import TrafficMatrix
 from sipml_ring import kernel
 from sipml_ring.ahead import with_later
-from sipml_ring.assembling import assemble, circuits_of, waits
+from sipml_ring.assembling import assemble, circuits_of, followed, waits
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.folding import first_period, planned_period, repeats, turned_round
 from sipml_ring.ring_plan import RingPlan
@@ -27,6 +27,8 @@ def ring_fast(
         planned = kernel.fast(control, traffic, waited, before)
         if later is not None and _is_free(control):
             planned = with_later(control, planned, traffic, later)
+        if previous is not None and previous.period == period and planned.all_kept(before):
+            return followed(previous, "ring-fast", traffic, planned, waited)
         return assemble("ring-fast", control, traffic, planned, before, waited)
 
     first = first_period(traffic, period)

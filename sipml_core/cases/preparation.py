@@ -17,8 +17,8 @@ from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, Symmet
 from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
 from sipml_core.scheduling import BYTES, DemandRule, PhasedCircuits, ScheduledCircuits
 
-#: The tasks of two jobs are kept for cases that share them if both have no more nodes; else of the last one.
-MOST_NODES_OF_TWO = 1_000_000
+#: Nodes of the tasks, together, that are kept for cases that share them; those of the last one always are.
+MOST_NODES_KEPT = 2_000_000
 #: The same of two jobs of which every GPU is simulated.
 MOST_NODES_OF_TWO_WHOLE = 4_000_000
 
@@ -248,7 +248,7 @@ def _of_first_groups(
     lowering = found.pairs.lowering
 
     def kept(lowering: Lowering, groups: int) -> TaskGraph:
-        keep = 2 if lowering.nodes(groups) <= MOST_NODES_OF_TWO else 1
+        keep = min(8, max(1, MOST_NODES_KEPT // lowering.nodes(groups)))
         return reuse(first_groups, lowering, groups, keep=keep)
 
     folded = found.folded(kept)

@@ -33,6 +33,8 @@ from sipml_core.searching.followedcircuits import FollowedCircuits
 
 #: Plans of circuits, at most, that an estimate makes itself.
 MAX_PLANS = 500
+#: Nodes of the tasks, together, that are kept for estimates that share them.
+MOST_NODES_KEPT = 2_000_000
 
 
 @attrs.frozen(kw_only=True)
@@ -68,9 +70,9 @@ def _of_variant(traffic: CaseTraffic, reuse: Reuse, least_us: float) -> Estimate
     control = variant.fabric.circuits
     driver: FollowedCircuits | None = None
     if control is not None and variant.plan.block == 1 and _follows(traffic, control):
-        tasks, network, driver = _followed(traffic, control)
+        tasks, network, driver = _followed(traffic, control, reuse)
     else:
-        tasks, network = _in_a_block(traffic) or _first_groups(traffic)
+        tasks, network = _in_a_block(traffic) or _first_groups(traffic, reuse)
     limit_us = math.inf if _plans_say_more(variant) else least_us  # plans may be faster than sharing
     try:
         shared_us = simulate(
@@ -141,11 +143,21 @@ def _in_a_block(traffic: CaseTraffic) -> tuple[TaskGraph, Network] | None:
     return folded.tasks, folded.network
 
 
-def _first_groups(traffic: CaseTraffic) -> tuple[TaskGraph, Network]:
+def _first_groups(traffic: CaseTraffic, reuse: Reuse) -> tuple[TaskGraph, Network]:
     """Return the first groups and their part of each link."""
-    lowering = _one_iteration(traffic.lowering)
-    tasks = lowering.tasks(_groups(lowering, traffic.variant.fabric.hints.server_gpus))
+    groups = _groups(traffic.lowering, traffic.variant.fabric.hints.server_gpus)
+    tasks = _tasks_of(traffic.lowering, groups, reuse)
     return tasks, _share(traffic, tasks)
+
+
+def _tasks_of(lowering: Lowering, groups: int, reuse: Reuse) -> TaskGraph:
+    """Return the tasks of one iteration of the first groups, those of other bandwidths if they are kept."""
+    keep = min(8, max(1, MOST_NODES_KEPT // lowering.nodes(groups)))
+    return reuse(_one_iteration_of_groups, lowering, groups, keep=keep)
+
+
+def _one_iteration_of_groups(lowering: Lowering, groups: int) -> TaskGraph:
+    return _one_iteration(lowering).tasks(groups)
 
 
 def _groups(lowering: Lowering, server_gpus: int | None) -> int:
@@ -177,14 +189,15 @@ def _follows(traffic: CaseTraffic, control: CircuitControl) -> bool:
     )
 
 
-def _followed(traffic: CaseTraffic, control: CircuitControl) -> tuple[TaskGraph, Network, FollowedCircuits]:
+def _followed(
+    traffic: CaseTraffic, control: CircuitControl, reuse: Reuse
+) -> tuple[TaskGraph, Network, FollowedCircuits]:
     """Return the first groups, their network, its ports wholly theirs, and who drives their circuits.
 
     What they send to other groups takes as much of the ports there as others take of theirs.
     """
-    lowering = _one_iteration(traffic.lowering)
-    groups = _groups(lowering, traffic.variant.fabric.hints.server_gpus)
-    tasks = lowering.tasks(groups)
+    groups = _groups(traffic.lowering, traffic.variant.fabric.hints.server_gpus)
+    tasks = _tasks_of(traffic.lowering, groups, reuse)
     whole, interconnect = traffic.network, traffic.variant.case.interconnect
     index = PairIndex(whole.gpus)
     pair = np.searchsorted(index.key(whole.pair_src, whole.pair_dst), index.key(tasks.src, tasks.dst))
