@@ -5,8 +5,8 @@
 
 megatron_demand.csv: the iteration with `demand = "bytes"` and "auto", the rule that "auto" kept, or why it
 cannot run. 1024 V100s, mixed precision, mp 16, batch 1024, recomputed in full, layout "auto", the faster of
-both exchanges, as in the study `demand`, which has 4 layers. SiP-OCS takes a minute; SiP-Ring, with 50 000
-plans in an iteration, some six.
+both exchanges, as in the study `demand`, which has 4 layers. Rows that are not asked for stay. SiP-OCS takes
+a minute; SiP-Ring, with 50 000 plans and more in an iteration, some minutes for each bandwidth.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from sipml_core.plugin import load
 
 NETWORKS = {"SiP-OCS": "sip-ocs", "SiP-Ring": "sip-ring"}
 KEPT = "circuits are planned "
+COLUMNS = ("bytes_us", "auto_us", "kept", "reason")
 
 
 def row_of(network: str, gbps: float) -> tuple[object, ...]:
-    """Return the row of one network."""
+    """Return what the file has of one network: `COLUMNS`."""
     tables = {
         "title": "megatron-demand",
         "cluster": {"gpus": 1024, "bandwidth_gbps": gbps},
@@ -35,7 +36,8 @@ def row_of(network: str, gbps: float) -> tuple[object, ...]:
     }
     by_bytes, best = run_experiment(read_experiment(tables, load())).cases
     kept = next((note.removeprefix(KEPT) for note in best.notes if note.startswith(KEPT)), "")
-    return network, gbps, by_bytes.iteration_us, best.iteration_us, kept, best.reason
+    times = ("" if case.iteration_us is None else case.iteration_us for case in (by_bytes, best))
+    return *times, kept, best.reason
 
 
 def main() -> None:
@@ -44,12 +46,17 @@ def main() -> None:
     parser.add_argument("--gbps", type=float, nargs="*", default=[512, 2048, 8192])
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     asked = parser.parse_args()
-    with (asked.out / "megatron_demand.csv").open("w", encoding="utf-8", newline="") as file:
-        table = csv.writer(file, lineterminator="\n")
-        table.writerow(("network", "bandwidth_gbps", "bytes_us", "auto_us", "kept", "reason"))
-        for network, gbps in product(asked.networks, asked.gbps):
-            table.writerow(row_of(network, gbps))
-            file.flush()
+    path, columns = asked.out / "megatron_demand.csv", ("network", "bandwidth_gbps", *COLUMNS)
+    known: dict[tuple[str, float], list[str]] = {}
+    if path.exists():
+        with path.open(encoding="utf-8", newline="") as file:
+            known = {(row[0], float(row[1])): row[2:] for row in list(csv.reader(file))[1:]}
+    for place in product(asked.networks, asked.gbps):
+        known[place] = [str(value) for value in row_of(*place)]
+        with path.open("w", encoding="utf-8", newline="") as file:
+            table = csv.writer(file, lineterminator="\n")
+            table.writerow(columns)
+            table.writerows((*key, *known[key]) for key in sorted(known))
 
 
 if __name__ == "__main__":

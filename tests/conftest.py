@@ -1,5 +1,6 @@
 """Shared by every test: the bundled plugins alone, matplotlib without a display, C built with sanitizers."""
 
+import atexit
 import functools
 import os
 import shutil
@@ -18,6 +19,7 @@ os.environ.pop("COLUMNS", None)
 
 # Results that tests keep are found by no other session; matplotlib's list of fonts stays where it is.
 _STORE = tempfile.TemporaryDirectory(prefix="sipml-store-")
+atexit.register(_STORE.cleanup)
 os.environ.setdefault("MPLCONFIGDIR", str(Path.home() / ".cache" / "matplotlib"))
 os.environ["XDG_CACHE_HOME"] = _STORE.name
 

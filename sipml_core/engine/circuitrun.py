@@ -31,6 +31,12 @@ class CircuitSettings:
     #: How long that lasts. [us]
     dark_us: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
+    @classmethod
+    def at_once(cls, gbps: NDArray[np.float64]) -> CircuitSettings:
+        """Return settings that nothing is dark for: circuits have these capacities from the decision on."""
+        gbps = float64_vector(gbps)
+        return cls(gbps=gbps, kept_gbps=gbps, dark_us=np.zeros(len(gbps)))
+
     def check_length(self, circuits: int) -> None:
         """Refuse settings that are not those of so many links."""
         for name in ("gbps", "kept_gbps", "dark_us"):
@@ -54,7 +60,7 @@ class CircuitSettings:
 
     @property
     def not_kept(self) -> NDArray[np.intp]:
-        """Return the circuits that at first have another capacity than they are to have."""
+        """Return the circuits that at first have another capacity than once they have settled."""
         if self.gbps is self.kept_gbps:
             return np.zeros(0, np.intp)
         return np.flatnonzero(self.gbps != self.kept_gbps)

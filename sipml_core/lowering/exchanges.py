@@ -14,7 +14,11 @@ from numpy.typing import NDArray
 
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.transfers import Transfers
-from sipml_core.lowering.treesteps import Messages, Steps, Trees, packed, tree_steps
+from sipml_core.lowering.treesteps import Messages, Steps, Trees, packed, runs, tree_steps
+from sipml_core.model import parts_of
+
+#: Steps that are put in order in one go, at least.
+_AT_ONCE = 1 << 18
 
 
 def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
@@ -56,17 +60,12 @@ def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
     places = _Places.of_transfers(_numbered(direct.tensor, again), direct.position)
     place = _first_places(steps, messages, places.of)
 
-    # Steps that wait for each other: away from the root the one nearer to it comes first.
-    itself = np.flatnonzero(steps.nearer >= 0).astype(np.int32)
-    nearer, up = steps.nearer[itself], steps.upwards[steps.kind[itself]]
-    before, after = np.where(up, itself, nearer), np.where(up, nearer, itself)
-    del itself, nearer, up
-
     # The step at the beginning of each transfer, and at its end. [transfers]
     starts = np.where(messages.upwards, steps.at_leaf, steps.at_root)
     ends = np.where(messages.upwards, steps.at_root, steps.at_leaf)
     made, maker = unique_pairs(starts[direct.made], direct.maker)
     consumer, arrival = unique_pairs(direct.consumer, ends[direct.arrival])
+    before, after = _waiting(steps)
     sender = np.where(steps.upwards, steps.child, steps.parent)
     device = np.where(steps.upwards, steps.parent, steps.child)
     return Transfers(
@@ -138,6 +137,20 @@ class _Places:
         )
 
 
+def _waiting(steps: Steps) -> tuple[Indices, Indices]:
+    """Return steps, and those that wait for them: away from the root the one nearer to it comes first."""
+    inner = steps.nearer >= 0
+    before, after = (np.empty(np.count_nonzero(inner), dtype=np.int32) for _ in range(2))
+    count = 0
+    for part in parts_of(len(inner)):
+        itself = part.start + np.flatnonzero(inner[part]).astype(np.int32)
+        nearer, up = steps.nearer[itself], steps.upwards[steps.kind[itself]]
+        found = slice(count, count + len(itself))
+        before[found], after[found] = np.where(up, itself, nearer), np.where(up, nearer, itself)
+        count = found.stop
+    return before, after
+
+
 def _first_places(steps: Steps, messages: Messages, of_transfer: Indices) -> Indices:
     """Return the first place of the transfers that each step carries. [steps]"""
     place = of_transfer[steps.of]
@@ -170,25 +183,43 @@ def _furthest_first(steps: Steps, link: Indices, places: _Places, place: Indices
     place
         Of each step, as it was.
     """
-    # Steps of one link and one exchange together, in it those with most to come, at first by place.
+    # By kind and by place: link, exchange, most to come, place; and link and place alone. [kinds], [places]
     left = np.where(steps.upwards, steps.depth, steps.height)
     exchanges, lefts = int(places.exchange.max()) + 1, int(left.max()) + 1
     numbers = int(places.number.max()) + 1
-    of_kind = link.astype(np.int64) * (exchanges * lefts) + (lefts - 1 - left)
+    of_kind = (link.astype(np.int64) * exchanges * lefts + lefts - 1 - left) * numbers
     of_place = places.exchange.astype(np.int64) * lefts * numbers + places.number
-    key = (of_kind * numbers)[steps.kind]
-    key += of_place[place]
-    order = _order(key, (int(link.max()) + 1) * exchanges * lefts * numbers)
-    del key
+    keys = (int(link.max()) + 1) * exchanges * lefts * numbers
+    of_link = link.astype(np.int64) * len(places.position)
 
-    # The places on each link in order: by exchange, as above.
-    old = (link.astype(np.int64) * len(places.position))[steps.kind]
-    old += place
-    old.sort()
-    old %= len(places.position)
-    position = np.empty(len(order), dtype=np.int32)
-    position[order] = places.position[old]
+    # Some whole exchanges at a time.
+    position = np.empty(len(steps.of), dtype=np.int32)
+    size = np.diff(steps.start)
+    for some in _exchanges(places.exchange[places.of], size):
+        rows = runs(steps.start[some], size[some])
+        kind, old = steps.kind[rows], place[rows].astype(np.int64)
+        order = _order(of_kind[kind] + of_place[old], keys)
+        old += of_link[kind]
+        old.sort()
+        position[rows[order]] = places.position[old % len(places.position)]
     return position
+
+
+def _exchanges(exchange: Indices, size: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+    """Return the transfers of some whole exchanges at a time, with about `_AT_ONCE` steps, in order.
+
+    Parameters
+    ----------
+    size
+        Steps of each transfer.
+
+    >>> [some.tolist() for some in _exchanges(np.array([0, 1, 0]), np.array([2, _AT_ONCE, 1]))]
+    [[0, 2], [1]]
+    """
+    steps = np.cumsum(np.bincount(exchange, size))
+    part = ((steps - 1) // _AT_ONCE).astype(np.int64)[exchange]
+    by_part = np.argsort(part, kind="stable")
+    return np.split(by_part, np.flatnonzero(np.diff(part[by_part])) + 1)
 
 
 def _order(key: NDArray[np.int64], keys: int) -> NDArray[np.int64]:

@@ -26,6 +26,7 @@ from sipml_core.model import (
     PairIndex,
     TaskBuilder,
     TaskGraph,
+    parts_of,
     sorted_unique,
 )
 
@@ -363,8 +364,11 @@ def _folded(
     place[order] = np.arange(len(order))
 
     # Pair of each transfer of the first groups, and each pair's row in the whole network.
-    found = np.searchsorted(key[by_key], index.key(tasks.src, tasks.dst))
-    transfer_pair = place[by_key[found]]
+    place, sorted_key = place[by_key].astype(np.int32), key[by_key]
+    transfer_pair = np.empty(tasks.transfers, dtype=np.int32)
+    for part in parts_of(tasks.transfers):
+        found = np.searchsorted(sorted_key, index.key(tasks.src[part], tasks.dst[part]))
+        transfer_pair[part] = place[found]
     row = network.transfer_pair[: step * pairs.src.shape[1]][order]
 
     # Orbits in place of links; circuits still come last.

@@ -94,20 +94,20 @@ class IterationTasks:
         builder, gpus = self.builder, self._gpus
 
         # Nodes of tasks [micro-batches, tasks, groups] and of transfers inside replicas, likewise.
-        every = np.arange(self.plan.micro_batches, dtype=np.int32)
-        unit = len(group.subop)
         tasks = self._tasks(priority)
-        first_user = np.argsort(group.position)[transfers.position].astype(np.int32)
-        place = transfers.position + priority + unit * self.template.passes.slots_of(first_user, every)
         startup_us, size_bytes = self._exchange_costs()
+        # Priority of the task at each position: a transfer has that of its first user. [micro-batches, tasks]
+        by_position = self._place(priority)[:, np.argsort(group.position)].astype(np.int32)
         sends = builder.transfers(
             gpus[transfers.sender],
             gpus[transfers.device],
             size_bytes[:, None],
-            place[..., None],
+            np.take(by_position, transfers.position, axis=1)[..., None],
             startup_us=startup_us[:, None],
             kind=np.where(
-                transfers.sender // self.plan.mp == transfers.device // self.plan.mp, TENSOR, PIPELINE
+                transfers.sender // self.plan.mp == transfers.device // self.plan.mp,
+                np.int8(TENSOR),
+                np.int8(PIPELINE),
             )[:, None],
         )
 
@@ -143,13 +143,18 @@ class IterationTasks:
     def add_sends(self) -> None:
         """Add what an iteration sends, on the wire, all micro-batches in one transfer.
 
-        For the bytes of each pair: nothing waits for what it would wait for.
+        For the bytes of each pair: nothing waits for what it would wait for, and what one device sends
+        another inside a replica is one transfer.
         """
         transfers, group, gpus = self.template.transfers, self.template.group, self._gpus
         _, wire_bytes = self._exchange_costs()
         size_bytes = wire_bytes * self.plan.micro_batches
         tasks = self.builder.tasks(gpus[group.device], 0.0, 0, 0)
-        self.builder.transfers(gpus[transfers.sender], gpus[transfers.device], size_bytes[:, None], 0)
+        pair = transfers.sender.astype(np.int64) * self.plan.replica_gpus + transfers.device
+        sent = np.flatnonzero(np.bincount(pair))
+        sender, device = np.divmod(sent, self.plan.replica_gpus)
+        sent_bytes = np.bincount(pair, size_bytes)[sent, None]
+        self.builder.transfers(gpus[sender], gpus[device], sent_bytes, 0)
         self._exchange(tasks[None], self.plan.micro_batches)
         self._collectives(np.broadcast_to(tasks, (self.plan.micro_batches, *tasks.shape)), 0)
 

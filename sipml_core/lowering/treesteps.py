@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import pairwise
 from typing import Any
 
 import attrs
@@ -9,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.lowering.grouptasks import Indices
-from sipml_core.model import sorted_unique
+from sipml_core.model import parts_of, sorted_unique
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -54,8 +55,9 @@ class Steps:
     then of the device away from the root.
     """
 
-    #: That transfer. [steps]
+    #: That transfer; and the first step of each transfer, then the number of all. [steps], [transfers + 1]
     of: Indices
+    start: NDArray[np.int64]
     #: The next step towards the root, -1: there is none. [steps]
     nearer: Indices
     #: Kind of each step: messages from one root to the same leaves, or back, have the same kinds. [steps]
@@ -81,8 +83,7 @@ def tree_steps(messages: Messages, trees: Trees, devices: int) -> Steps:
     Examples
     --------
     Two boxes go from device 0 to device 2 of a line, a third to devices 1 and 2: transfers 2 and 3, of
-    which the last only goes on where the other ends. Kinds 0 and 1 are steps of the first two, 2 and 3 of
-    these.
+    which the last only goes on where the other ends. Kinds 0 and 1 are of the first two boxes.
 
     >>> line = Trees(parents=np.array([[0, 0, 1], [1, 1, 1], [1, 2, 2]]), relays=True)
     >>> leaf, zeros = np.array([2, 2, 1, 2]), np.zeros(4, dtype=np.int32)
@@ -104,13 +105,12 @@ def tree_steps(messages: Messages, trees: Trees, devices: int) -> Steps:
 
     # The transfers of one message of each pattern; and for each transfer the one of these that is like it.
     pattern, example = _patterns(messages, by_message, begin)
-    pattern_size = size[example]
-    pattern_begin = np.cumsum(pattern_size) - pattern_size
-    few = by_message[np.repeat(begin[example] - pattern_begin, pattern_size) + np.arange(pattern_size.sum())]
-    like = pattern_begin[pattern[messages.message]] + place
+    few = by_message[runs(begin[example], size[example])]
+    few_begin = np.cumsum(size[example]) - size[example]
+    like = few_begin[pattern[messages.message]] + place
     found = _steps(
         Messages(
-            message=np.repeat(np.arange(len(example), dtype=np.int32), pattern_size),
+            message=np.repeat(np.arange(len(example), dtype=np.int32), size[example]),
             root=messages.root[few],
             leaf=messages.leaf[few],
             upwards=messages.upwards[few],
@@ -120,30 +120,33 @@ def tree_steps(messages: Messages, trees: Trees, devices: int) -> Steps:
     )
 
     # Every transfer has as many steps as the one that is like it; `shift` is from kinds to steps. [transfers]
-    start = np.searchsorted(found.of, np.arange(len(few) + 1))
-    counts = np.diff(start)[like]
-    shift = (np.cumsum(counts) - counts - start[like]).astype(np.int32)
-    of = np.repeat(np.arange(count, dtype=np.int32), counts)
-    shifts = np.repeat(shift, counts)
-    kind = np.arange(len(of), dtype=np.int32) - shifts
+    steps = np.diff(found.start)[like]
+    start = np.concatenate([[0], np.cumsum(steps)])
+    shift = (start[:-1] - found.start[like]).astype(np.int32)
 
     def numbered(transfer: Indices, kind: Indices) -> Indices:
         """Return the steps of some kinds in the messages of some transfers."""
         owner = by_message[begin[messages.message[transfer]] + place[few[found.of[kind]]]]
         return np.asarray(kind + shift[owner], dtype=np.int32)
 
-    # Most steps belong to the same transfer as the one nearer to the root, which is numbered with them.
-    nearer = found.nearer[kind]
-    last = nearer < 0
-    nearer += shifts
-    del shifts
-    nearer[last] = -1
-    other = np.flatnonzero(((found.nearer >= 0) & (found.of[found.nearer] != found.of))[kind])
-    nearer[other] = numbered(of[other], found.nearer[kind[other]])
+    # Most steps belong to the same transfer as the one nearer to the root, and are numbered with it.
+    elsewhere = (found.nearer >= 0) & (found.of[found.nearer] != found.of)
+    of, nearer, kind = (np.empty(start[-1], dtype=np.int32) for _ in range(3))
     every = np.arange(count, dtype=np.int32)
+    cuts = [*np.searchsorted(start, [part.start for part in parts_of(len(of))]).tolist(), count]
+    for begun, end in pairwise(cuts):
+        part = slice(start[begun], start[end])
+        of[part] = np.repeat(every[begun:end], steps[begun:end])
+        moved = np.repeat(shift[begun:end], steps[begun:end])
+        kind[part] = np.arange(part.start, part.stop, dtype=np.int32) - moved
+        towards = found.nearer[kind[part]]
+        nearer[part] = np.where(towards < 0, -1, towards + moved)
+        other = np.flatnonzero(elsewhere[kind[part]])
+        nearer[part][other] = numbered(of[part][other], towards[other])
     return attrs.evolve(
         found,
         of=of,
+        start=start,
         nearer=nearer,
         kind=kind,
         at_leaf=numbered(every, found.at_leaf[like]),
@@ -235,6 +238,7 @@ def _steps(messages: Messages, trees: Trees, devices: int) -> Steps:
     tree = child - child % group + trees.parents[root % group, child % group]
     return Steps(
         of=of.astype(np.int32),
+        start=np.searchsorted(of, np.arange(transfers + 1)),
         nearer=number[towards[order]],
         kind=np.arange(count, dtype=np.int32),
         upwards=messages.upwards[of],
@@ -267,6 +271,16 @@ def _depths(messages: Messages, trees: Trees) -> NDArray[np.int64]:
     if (found < 0).any():
         raise ValueError("parents of an exchange must lead to the root: they go in a circle")
     return found
+
+
+def runs(start: NDArray[Any], size: NDArray[Any]) -> NDArray[np.int64]:
+    """Return start, start + 1, ... of each run, one run after the other.
+
+    >>> runs(np.array([5, 2]), np.array([2, 3])).tolist()
+    [5, 6, 2, 3, 4]
+    """
+    first = np.cumsum(size) - size
+    return np.asarray(np.repeat(start - first, size) + np.arange(int(size.sum())))
 
 
 def packed(*columns: NDArray[Any]) -> NDArray[np.int64]:

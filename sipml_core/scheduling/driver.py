@@ -277,7 +277,7 @@ class ScheduledCircuits:
 
         gbps = spread(plan.gbps)
         if at_start:
-            return CircuitSettings(gbps=gbps, kept_gbps=gbps, dark_us=np.zeros(len(gbps)))
+            return CircuitSettings.at_once(gbps)
         if self.control.all_dark:
             dark = np.full(len(gbps), self.control.reconfiguration_us)
             return CircuitSettings(gbps=gbps, kept_gbps=np.zeros(len(gbps)), dark_us=dark)

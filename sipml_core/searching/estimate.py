@@ -3,7 +3,8 @@
 One group, or those that fill one server, are lowered and simulated as if all others did the same at
 the same time. A link gives them the part of its capacity
 that their bytes are of all the bytes that the job sends over it. Circuits that are set once carry what the
-plan for the traffic of the whole job gives them. Those that are re-planned follow demand: on switches
+plan for the traffic of the whole job gives them, with the layouts of the first two rounds where layout and
+circuits are chosen in turn. Those that are re-planned follow demand: on switches
 pairs get their share of the ports at every interval, by what the estimator of the experiment expects
 (`followedcircuits`); on other media, such as the fibres of a ring, they share it as packets would.
 
@@ -23,6 +24,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic, prepared_variant
+from sipml_core.cases.variants import Variant
 from sipml_core.engine import simulate
 from sipml_core.errors import StalledError, TooSlowError
 from sipml_core.lowering import Lowering, NoSymmetryError, symmetry
@@ -61,7 +63,7 @@ def estimate(case: Case, reuse: Reuse) -> Estimate:
 
 
 def _of_variant(traffic: CaseTraffic, reuse: Reuse, least_us: float) -> Estimate | None:
-    """Return the estimate of a variant; None: packets would take longer than `least_us`."""
+    """Return the estimate of a variant; None: it would take longer than `least_us`."""
     variant = traffic.variant
     control = variant.fabric.circuits
     driver: FollowedCircuits | None = None
@@ -69,7 +71,7 @@ def _of_variant(traffic: CaseTraffic, reuse: Reuse, least_us: float) -> Estimate
         tasks, network, driver = _followed(traffic, control)
     else:
         tasks, network = _in_a_block(traffic) or _first_groups(traffic)
-    limit_us = least_us if control is None else math.inf  # plans of circuits may be faster than sharing
+    limit_us = math.inf if _plans_say_more(variant) else least_us  # plans may be faster than sharing
     try:
         shared_us = simulate(
             tasks, network, driver=driver, queue=variant.case.engine.queue, max_time_us=limit_us
@@ -91,8 +93,8 @@ def _with_plans(traffic: CaseTraffic, reuse: Reuse, shared_us: float) -> float |
     layer, and messages last about as long as a plan.
     """
     variant = traffic.variant
-    control, plan = variant.fabric.circuits, variant.plan
-    if control is None or control.interval_us is None or plan.ep == 1 or plan.iterations > 1:
+    control = variant.fabric.circuits
+    if control is None or control.interval_us is None or not _plans_say_more(variant):
         return None
     limit_us = MAX_PLANS * control.interval_us
     if shared_us > limit_us:
@@ -108,6 +110,13 @@ def _with_plans(traffic: CaseTraffic, reuse: Reuse, shared_us: float) -> float |
         ).total_us
     except (StalledError, TooSlowError):
         return None
+
+
+def _plans_say_more(variant: Variant) -> bool:
+    """Return whether experts wait for circuits that are re-planned, which sharing does not show."""
+    control, plan = variant.fabric.circuits, variant.plan
+    replanned = control is not None and control.interval_us is not None
+    return replanned and plan.ep > 1 and plan.iterations == 1
 
 
 def _in_a_block(traffic: CaseTraffic) -> tuple[TaskGraph, Network] | None:

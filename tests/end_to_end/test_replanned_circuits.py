@@ -180,7 +180,7 @@ class OffFrom5To10:
 
     def decide(self, now_us, sent_bytes, backlog_bytes):
         gbps = np.full(self.circuits, 0.0 if now_us == 5 else 8.0)
-        return CircuitSettings(gbps=gbps, kept_gbps=gbps, dark_us=np.zeros(self.circuits))
+        return CircuitSettings.at_once(gbps)
 
 
 @pytest.mark.parametrize("kernel", ["c", "reference"])

@@ -45,18 +45,11 @@ void account_pending(engine *run, int32_t pair_id, int32_t pending, int32_t lit)
     }
 }
 
-static int is_waiting(const engine *run, int32_t pair_id)
-{
-    return run->waiting[pair_id / 64] >> pair_id % 64 & 1;
-}
-
 static int32_t dark_circuits(const engine *run, const pair *p)
 {
     int32_t dark = 0;
-    for (int32_t k = p->first; k < p->stop; k++) {
-        int32_t link_id = run->crossings[k].link;
-        dark += link_id >= run->net.first_circuit && run->capacity[link_id] <= 0;
-    }
+    for (int32_t k = p->first; k < p->stop; k++)
+        dark += bit_of(run->dark, run->crossings[k].link);
     return dark;
 }
 
@@ -97,9 +90,10 @@ void account_dark(engine *run, int32_t link_id, int32_t change)
     int64_t circuit = link_id - run->net.first_circuit;
     if (circuit < 0)
         return;
+    run->dark[link_id / 64] ^= UINT64_C(1) << link_id % 64;
     for (int32_t k = run->circuit_first[circuit]; k < run->circuit_first[circuit + 1]; k++) {
         pair *p = &run->pairs[run->circuit_pair[k]];
-        if (!is_waiting(run, run->circuit_pair[k]))
+        if (!bit_of(run->waiting, run->circuit_pair[k]))
             continue;
         int was = p->dark > 0;
         p->dark += change;

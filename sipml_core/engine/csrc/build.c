@@ -175,7 +175,7 @@ static int take_memory(engine *run)
            TAKE(pairs, n->pairs) && TAKE(links, n->links) && TAKE(capacity, n->links) && TAKE(bytes, n->links) &&
            TAKE(crossings, crossings) && TAKE(weights, crossings) && TAKE(holder, n->pairs) &&
            TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
-           TAKE(crossed, n->links / 64 + 1) && TAKE(circuit_first, circuits) && TAKE(circuit_pair, crossings) &&
+           TAKE(crossed, n->links / 64 + 1) && TAKE(dark, n->links / 64 + 1) && TAKE(circuit_first, circuits) && TAKE(circuit_pair, crossings) &&
            TAKE(ends.items, gpus + run->graph.transfers + timed_barriers(&run->graph)) && take_lows(run, &run->drains, n->links) &&
            take_lows(run, &run->shares, n->links) && TAKE(group_link, n->links) && TAKE(free_groups, n->links) &&
            TAKE(place_link, n->links) && TAKE(listed, n->links) && TAKE(touched_gpus, gpus) &&
@@ -191,6 +191,8 @@ static void make_links(engine *run)
     for (int64_t id = 0; id < run->net.links; id++) {
         run->capacity[id] = run->net.link_gbps[id] * BYTES_PER_US_PER_GBPS;
         run->links[id].place = NONE;
+        if (id >= run->net.first_circuit && run->capacity[id] <= 0)
+            run->dark[id / 64] |= UINT64_C(1) << id % 64;
     }
 }
 

@@ -236,6 +236,7 @@ int32_t group_drained(engine *run, int32_t link_id, double limit, int32_t *flows
         member *of = &run->members[l->first + m];
         if (of->due <= sent) {
             of->due = INFINITY;
+            __builtin_prefetch(&run->pairs[of->flow], 1);
             flows[count++] = of->flow;
         } else if (of->due < soonest) {
             soonest = of->due;

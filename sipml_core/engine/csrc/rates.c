@@ -41,7 +41,7 @@ void rates_resize(engine *run, int32_t link_id, double capacity)
     run->capacity[link_id] = capacity;
     if ((before > 0) != (capacity > 0))
         account_dark(run, link_id, capacity > 0 ? -1 : 1);
-    if (!(run->crossed[link_id / 64] >> link_id % 64 & 1))
+    if (!bit_of(run->crossed, link_id))
         return;
     link *l = &run->links[link_id];
     l->capacity = capacity;

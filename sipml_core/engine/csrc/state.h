@@ -165,6 +165,7 @@ struct engine {
     member *members;       /* of all links */
     uint64_t *waiting;     /* [pairs] bits: some transfer waits or sends */
     uint64_t *crossed;     /* [links] bits: has members */
+    uint64_t *dark;        /* [links] bits: a circuit that carries nothing; few cache lines, unlike capacities */
     int32_t *circuit_first; /* [circuits + 1] */
     int32_t *circuit_pair;  /* pairs that cross each circuit */
 
@@ -197,6 +198,11 @@ struct engine {
 
     double *watch; /* [2 * links] room for engine_watch, NULL: rates are not watched */
 };
+
+static inline int bit_of(const uint64_t *bits, int64_t at)
+{
+    return bits[at / 64] >> at % 64 & 1;
+}
 
 static inline double weight_of(const engine *run, int32_t crossing_id)
 {
