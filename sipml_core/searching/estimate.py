@@ -24,7 +24,6 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic, prepared_variant
-from sipml_core.cases.variants import Variant
 from sipml_core.engine import simulate
 from sipml_core.errors import StalledError, TooSlowError
 from sipml_core.lowering import Lowering, NoSymmetryError, symmetry
@@ -73,7 +72,7 @@ def _of_variant(traffic: CaseTraffic, reuse: Reuse, least_us: float) -> Estimate
         tasks, network, driver = _followed(traffic, control, reuse)
     else:
         tasks, network = _in_a_block(traffic) or _first_groups(traffic, reuse)
-    limit_us = math.inf if _plans_say_more(variant) else least_us  # plans may be faster than sharing
+    limit_us = math.inf if _plans_say_more(traffic) else least_us  # plans may be faster than sharing
     try:
         shared_us = simulate(
             tasks, network, driver=driver, queue=variant.case.engine.queue, max_time_us=limit_us
@@ -96,7 +95,7 @@ def _with_plans(traffic: CaseTraffic, reuse: Reuse, shared_us: float) -> float |
     """
     variant = traffic.variant
     control = variant.fabric.circuits
-    if control is None or control.interval_us is None or not _plans_say_more(variant):
+    if control is None or control.interval_us is None or not _plans_say_more(traffic):
         return None
     limit_us = MAX_PLANS * control.interval_us
     if shared_us > limit_us:
@@ -114,9 +113,9 @@ def _with_plans(traffic: CaseTraffic, reuse: Reuse, shared_us: float) -> float |
         return None
 
 
-def _plans_say_more(variant: Variant) -> bool:
+def _plans_say_more(traffic: CaseTraffic) -> bool:
     """Return whether experts wait for circuits that are re-planned, which sharing does not show."""
-    control, plan = variant.fabric.circuits, variant.plan
+    control, plan = traffic.variant.fabric.circuits, traffic.variant.plan
     replanned = control is not None and control.interval_us is not None
     return replanned and plan.ep > 1 and plan.iterations == 1
 
