@@ -171,32 +171,60 @@ def _plain(iteration: tuple[float, str] | None) -> str:
     return f"{iteration[0] / 1e3:.1f} ms (mp {iteration[1]})" if iteration else "-"
 
 
+#: Ways to plan in circuit_phases.csv, each tried beside those before it but for the first.
+PLANNED = ("interval", "phase", "stage", "kind")
+
+
 def phases() -> str:
-    """Return iterations and plans of jobs whose circuits are set once, or change in one of three ways."""
-    found = [row for row in common.rows("circuit_phases") if not row["job"].startswith("SiP-Ring")]
+    """Return iterations and plans of jobs whose circuits are set once, or change in one of four ways."""
+    found = common.rows("circuit_phases")
     if not found:
         return common.missing("circuit_phases")
-    latencies = list(dict.fromkeys(row["reconfiguration_us"] for row in found if row["replan"] != "once"))
+    latencies = _latencies_of(found)
     lines = []
     for job in dict.fromkeys(row["job"] for row in found):
         mine = {(row["replan"], row["reconfiguration_us"]): row for row in found if row["job"] == job}
-        once = next(row for row in mine.values() if row["replan"] == "once")["iteration_us"]
-        told = f"set once {float(once) / 1e3:.1f} ms" if once else "set once, pairs are left out"
-        for way in ("interval", "phase", "stage"):
-            cells = (_with_plans(mine[way, latency]) for latency in latencies)
-            lines.append([f"{job}: {told}" if way == "interval" else "", way, *cells])
+        told = ""
+        for row in (row for row in mine.values() if row["replan"] == "once"):
+            us = row["iteration_us"]
+            told = f": set once {float(us) / 1e3:.1f} ms" if us else ": set once, pairs are left out"
+        shown = [PLANNED[0]]
+        for way in PLANNED[1:]:
+            # A way that is never another run than the one before has no line.
+            cells = [[_with_plans(mine[each, latency]) for latency in latencies] for each in (way, shown[-1])]
+            if cells[0] != cells[1]:
+                shown.append(way)
+        for way in shown:
+            cells_of = (_with_plans(mine[way, latency]) for latency in latencies)
+            lines.append([f"{job}{told}" if way == PLANNED[0] else "", way, *cells_of])
     header = ["job", "", *(f"r = {_latency(float(latency))}" for latency in latencies)]
     return common.table(header, lines, numbers_from=2)
 
 
-def phases_on_ring() -> str:
-    """Return iterations of a job on SiP-Ring, by interval and by phase."""
-    found = [row for row in common.rows("circuit_phases") if row["job"].startswith("SiP-Ring")]
+def phases_verdict() -> str:
+    """Return what phases of kinds gain over those without, over intervals and over both, by latency."""
+    found = common.rows("circuit_phases")
     if not found:
         return common.missing("circuit_phases")
-    job = found[0]["job"].partition(": ")[2]
-    times = (f"by {row['replan']} {float(row['iteration_us']) / 1e3:.1f} ms" for row in found)
-    return f"On SiP-Ring, which changes in 25 us: {job}: {', '.join(times)}.\n"
+    lines = []
+    for latency in _latencies_of(found):
+        us: dict[str, dict[str, float]] = {}
+        for row in found:
+            if row["reconfiguration_us"] in (latency, "0") and row["iteration_us"]:
+                us.setdefault(row["job"], {})[row["replan"]] = float(row["iteration_us"])
+        cells = []
+        for others in (("stage",), ("interval",), ("interval", "stage", "once")):
+            ratios = [
+                mine["kind"] / min(mine[each] for each in others if each in mine) for mine in us.values()
+            ]
+            mean = math.exp(math.fsum(map(math.log, ratios)) / len(ratios))
+            cells.append(f"{mean:.2f} ({min(ratios):.2f} to {max(ratios):.2f})")
+        lines.append([f"r = {_latency(float(latency))}", *cells])
+    return common.table(["kinds take of", "stages", "intervals", "the best of these and set once"], lines)
+
+
+def _latencies_of(found: list[common.Row]) -> list[str]:
+    return list(dict.fromkeys(row["reconfiguration_us"] for row in found if row["replan"] != "once"))
 
 
 def _with_plans(row: common.Row) -> str:
@@ -394,7 +422,7 @@ BLOCKS: dict[str, Callable[[], str]] = {
     "reconfiguration-verdict": verdict,
     "demand": demand,
     "circuit-phases": phases,
-    "circuit-phases-ring": phases_on_ring,
+    "circuit-phases-verdict": phases_verdict,
     "decomposition": decomposition,
     "draining": draining,
 }

@@ -8,6 +8,7 @@ from sipml_core.errors import ConfigError
 from sipml_core.fields import at_least, between, format_us, one_of, option, parse_us, positive
 from sipml_core.model import CircuitControl, CircuitPlan, Cluster, Fabric, FabricHints, TrafficMatrix
 from sipml_core.plugin import Scheduler, Topology
+from sipml_ocs.ahead import with_later
 from sipml_ocs.circuits import OcsCircuits, OcsPlan
 from sipml_ocs.cycle import plan_cycle
 from sipml_ocs.ocs_planning import plan
@@ -102,9 +103,7 @@ class OcsExact(Scheduler):
     summary = "exact max-min circuits for optical switches, in milliseconds"
     plans = OcsCircuits
 
-    def plan(
-        self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
-    ) -> CircuitPlan:
+    def plan(self, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None) -> OcsPlan:
         assert isinstance(control, OcsCircuits)  # `plans` says so
         return plan(
             traffic,
@@ -113,6 +112,17 @@ class OcsExact(Scheduler):
             previous=_previous(self.name, previous),
             reconfiguration_us=control.reconfiguration_us,
         )
+
+    def plan_ahead(
+        self,
+        control: CircuitControl,
+        traffic: TrafficMatrix,
+        previous: CircuitPlan | None,
+        later: TrafficMatrix,
+    ) -> CircuitPlan:
+        """See `PlansAhead`."""
+        made = self.plan(control, traffic, previous)
+        return with_later(made, later, _previous(self.name, previous), control.reconfiguration_us)
 
 
 class OcsDecompose(Scheduler):

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import attrs
 import numpy as np
 from numpy.typing import NDArray
 
@@ -23,11 +24,6 @@ def assemble(
 ) -> RingPlan:
     """Return the plan of what a kernel returned for these circuits before and these `waits`."""
     circuits, total = planned.circuits, planned.count.sum(axis=1)  # total: circuits of each pair
-
-    waits_now = np.ones(len(planned.unserved), np.int32)
-    if waited is not None:
-        waits_now += waited[planned.unserved]
-
     dark_us = np.where(planned.kept < total, control.reconfiguration_us, 0.0)
     if control.retuning is not None:
         times_us = control.retuning.circuit_times_us(
@@ -50,10 +46,40 @@ def assemble(
         count=planned.count,
         period_circuits=circuits,
         unserved=planned.unserved,
-        waited=waits_now,
+        waited=_waits_now(planned, waited),
         proved=proved,
         period=control.segments,
     )
+
+
+def followed(
+    previous: RingPlan,
+    algorithm: str,
+    traffic: TrafficMatrix,
+    planned: kernel.Planned,
+    waited: NDArray[np.int32] | None,
+) -> RingPlan:
+    """Return what `assemble` does of a kernel that returned the circuits of the previous plan.
+
+    All but the demands is taken from that plan, so that nothing needs to be compared or checked again.
+    """
+    return attrs.evolve(
+        previous.settled(),
+        traffic=traffic,
+        algorithm=algorithm,
+        demand=planned.demand,
+        unserved=planned.unserved,
+        waited=_waits_now(planned, waited),
+        proved=None,
+    )
+
+
+def _waits_now(planned: kernel.Planned, waited: NDArray[np.int32] | None) -> NDArray[np.int32]:
+    """Return for how many plans, this one included, each pair without a circuit has waited. [unserved]"""
+    waits_now = np.ones(len(planned.unserved), np.int32)
+    if waited is not None:
+        waits_now += waited[planned.unserved]
+    return waits_now
 
 
 def circuits_of(previous: RingPlan | None, period: int | None = None) -> Lightpaths | None:

@@ -30,6 +30,12 @@ def _chain(gpus: int, reach_hops: int) -> tuple[int, ...]:
     return tuple(chain)
 
 
+@lru_cache
+def _periods(gpus: int, reach_hops: int, segments: int) -> tuple[int, ...]:
+    """Return `RingCircuits.periods` of a ring that has so many segments."""
+    return tuple(p for p in _chain(gpus, reach_hops) if p < segments and segments % p == 0)
+
+
 @lru_cache(maxsize=64)
 def _over(control: RingCircuits, period: int) -> RingCircuits:
     """Return `RingCircuits.over`, which every plan asks for."""
@@ -85,8 +91,7 @@ class RingCircuits(CircuitControl):
         has a choice of directions. There is one such chain for a ring, so that a whole ring and one that
         is folded already settle on the same period.
         """
-        chain = _chain(self.gpus, self.reach_hops)
-        return tuple(p for p in chain if p < self.segments and self.segments % p == 0)
+        return _periods(self.gpus, self.reach_hops, self.segments)
 
     def over(self, period: int) -> RingCircuits:
         """Return one period of this ring."""
@@ -246,12 +251,11 @@ class RingCircuits(CircuitControl):
             part = _over(self, period)
         pairs = int(np.searchsorted(plan.src, period))
         each = np.bincount(circuits.pair, minlength=pairs) * self.circuit_gbps
-        if len(each) != pairs or not np.allclose(each, plan.gbps[:pairs], rtol=1e-9):
+        if len(each) != pairs or (np.abs(each - plan.gbps[:pairs]) > 1e-9 * each).any():
             raise PluginError("the plan's wavelengths are not its capacities")
-        same = np.array_equal(circuits.src, plan.src[:pairs]) and np.array_equal(
-            circuits.dst, plan.dst[:pairs]
-        )
-        if not same:
+        if len(circuits.src) != pairs or len(circuits.dst) != pairs:
+            raise PluginError("the plan's wavelengths are of other pairs than its capacities")
+        if (circuits.src != plan.src[:pairs]).any() or (circuits.dst != plan.dst[:pairs]).any():
             raise PluginError("the plan's wavelengths are of other pairs than its capacities")
         try:
             kernel.check(part, circuits)

@@ -24,6 +24,8 @@ SAME_DEMAND = 1e-9
 
 def planned_period(control: RingCircuits, traffic: TrafficMatrix, previous: RingPlan | None) -> int:
     """Return the least of `control.periods` after which demands, and the plan in force, repeat. [GPUs]"""
+    if not control.periods:
+        return control.segments
     least = 1 if previous is None else previous.period
     sent = np.bincount(traffic.src, traffic.demand, control.segments)  # by each GPU
     for period in control.periods:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from typing import Any
+from weakref import WeakKeyDictionary
 
 import attrs
 import numpy as np
@@ -29,6 +30,11 @@ class Planned:
     unserved: NDArray[np.int32]
     #: Largest minimum of circuits / demand over the served pairs without the continuity rule.
     ceiling: float
+
+    def all_kept(self, previous: Lightpaths | None) -> bool:
+        """Return whether these are the circuits of the previous plan: as many, and all of them kept."""
+        circuits = len(self.circuits.pair)
+        return previous is not None and len(previous.pair) == circuits == self.kept.sum()
 
 
 def fast(
@@ -83,6 +89,11 @@ def check(control: Ring, circuits: Lightpaths) -> None:
         )
 
 
+#: C structs of rings and of circuits, which are asked for again with every plan.
+_RINGS: WeakKeyDictionary[Ring, Any] = WeakKeyDictionary()
+_CIRCUITS: WeakKeyDictionary[Lightpaths, _Inputs] = WeakKeyDictionary()
+
+
 class _Inputs:
     """C structs of what a kernel reads; what they point to lives as long as this."""
 
@@ -96,10 +107,13 @@ class _Inputs:
         return buffer
 
     def ring(self, control: Ring) -> Any:
-        continuous = int(control.wavelength == "continuous")
-        wavelengths = [control.clockwise, control.counterclockwise]
-        ring = [control.gpus, wavelengths, control.reach_hops, continuous, control.segments]
-        return ffi.new("sipring_ring *", ring)
+        found = _RINGS.get(control)
+        if found is None:
+            continuous = int(control.wavelength == "continuous")
+            wavelengths = [control.clockwise, control.counterclockwise]
+            ring = [control.gpus, wavelengths, control.reach_hops, continuous, control.segments]
+            found = _RINGS[control] = ffi.new("sipring_ring *", ring)
+        return found
 
     def demand(self, traffic: TrafficMatrix, waited: NDArray[np.int32] | None) -> Any:
         return ffi.new(
@@ -116,7 +130,15 @@ class _Inputs:
     def circuits(self, circuits: Lightpaths | None) -> Any:
         if circuits is None:
             return ffi.NULL
-        struct = ffi.new(
+        found = _CIRCUITS.get(circuits)
+        if found is None:
+            found = _CIRCUITS[circuits] = _Inputs()
+            found.alive.append(found._new_circuits(circuits))
+        self.alive.append(found)
+        return found.alive[-1]
+
+    def _new_circuits(self, circuits: Lightpaths) -> Any:
+        return ffi.new(
             "sipring_circuits *",
             {
                 "pairs": len(circuits.src),
@@ -128,41 +150,53 @@ class _Inputs:
                 "index": self.array("int32_t[]", circuits.index, np.int32),
             },
         )
-        self.alive.append(struct)
-        return struct
 
 
 class _Outputs:
     """Memory for the plan that a kernel writes."""
 
     def __init__(self, control: Ring, traffic: TrafficMatrix, previous: Lightpaths | None) -> None:
-        rows = traffic.pairs + (len(previous.src) if previous else 0)
-        circuits = control.segments * (control.clockwise + control.counterclockwise)
-        sizes = {"src": rows, "dst": rows, "count": 2 * rows, "kept": rows, "unserved": traffic.pairs}
-        sizes |= dict.fromkeys(("pair", "direction", "index"), circuits)
-        self.demand, whole = np.empty(rows + 1), np.empty(sum(sizes.values()) + 1, np.int32)
-        self.plan = ffi.new("sipring_plan *", {"demand": ffi.from_buffer("double[]", self.demand)})
-        self.arrays, start, base = {}, 0, ffi.from_buffer("int32_t[]", whole)
-        for name, size in sizes.items():
-            self.arrays[name] = whole[start : start + size]
-            setattr(self.plan, name, base + start)
-            start += size
+        self.rows = rows = traffic.pairs + (len(previous.src) if previous else 0)
+        self.circuits = circuits = control.segments * (control.clockwise + control.counterclockwise)
+        #: Of rows: demand; then of rows: src, dst, count (two each), kept; of demands: unserved; of circuits:
+        #: pair, direction, index.
+        self.demand = np.empty(rows + 1)
+        self.numbers = np.empty(5 * rows + traffic.pairs + 3 * circuits + 1, np.int32)
+        self.plan = plan = ffi.new("sipring_plan *", {"demand": ffi.from_buffer("double[]", self.demand)})
+        plan.src = base = ffi.from_buffer("int32_t[]", self.numbers)
+        plan.dst = base + rows
+        plan.count = base + 2 * rows
+        plan.kept = base + 4 * rows
+        plan.pair = base + 5 * rows
+        plan.direction = base + (5 * rows + circuits)
+        plan.index = base + (5 * rows + 2 * circuits)
+        plan.unserved = base + (5 * rows + 3 * circuits)
 
     def result(self, status: int, control: Ring, traffic: TrafficMatrix) -> Planned:
         if status == lib.SIPRING_EMEMORY:
             raise MemoryError
         if status != lib.SIPRING_OK:
             raise ConfigError(_explain(status, int(self.plan.bad), control, traffic))
-        pairs, circuits = int(self.plan.pairs), int(self.plan.circuits)
-        cut = {name: self.arrays[name][:pairs] for name in ("src", "dst", "kept")}
-        cut |= {name: self.arrays[name][:circuits] for name in ("pair", "direction", "index")}
+        pairs, circuits, rows, numbers = self.plan.pairs, self.plan.circuits, self.rows, self.numbers
+        first = 5 * rows + 3 * self.circuits  # of those without a circuit
+
+        def of_circuits(number: int) -> NDArray[np.int32]:
+            start = 5 * rows + number * self.circuits
+            return numbers[start : start + circuits]
+
         return Planned(
-            circuits=Lightpaths(**{name: cut[name] for name in ("src", "dst", "pair", "direction", "index")}),
+            circuits=Lightpaths(
+                src=numbers[:pairs],
+                dst=numbers[rows : rows + pairs],
+                pair=of_circuits(0),
+                direction=of_circuits(1),
+                index=of_circuits(2),
+            ),
             demand=self.demand[:pairs],
-            count=self.arrays["count"][: 2 * pairs].reshape(-1, 2),
-            kept=cut["kept"],
-            unserved=self.arrays["unserved"][: int(self.plan.unpaired)],
-            ceiling=float(self.plan.ceiling),
+            count=numbers[2 * rows : 2 * rows + 2 * pairs].reshape(-1, 2),
+            kept=numbers[4 * rows : 4 * rows + pairs],
+            unserved=numbers[first : first + self.plan.unpaired],
+            ceiling=self.plan.ceiling,
         )
 
 

@@ -49,7 +49,11 @@ class RingPlan(CircuitPlan):
 
     def stays(self, previous: CircuitPlan) -> bool:
         """Return whether every pair has the wavelengths that it had, and nothing is dark."""
-        if not isinstance(previous, RingPlan) or not np.array_equal(self.kept_gbps, self.gbps):
+        if not isinstance(previous, RingPlan):
+            return False
+        if self.period_circuits is previous.period_circuits and self.kept_gbps is self.gbps is previous.gbps:
+            return not self.dark_us.any()  # made from that plan
+        if not np.array_equal(self.kept_gbps, self.gbps):
             return False
         mine, before = self.period_circuits, previous.period_circuits
         if self.period != previous.period:

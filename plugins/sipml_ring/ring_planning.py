@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
+from functools import cache
 from pkgutil import resolve_name
 from typing import Any
 
@@ -133,6 +134,7 @@ def _same_ring(control: RingCircuits, old: RingCircuits) -> None:
             )
 
 
+@cache
 def _algorithm(name: str) -> Algorithm:
     # Only the one that is asked for: HiGHS, of the other two, takes long to import.
     known = {"ring-fast": "fast:ring_fast", "ring-ilp": "ilp:ring_ilp", "ring-mcf": "mcf:ring_mcf"}

@@ -40,6 +40,16 @@ class RingFast(TreatsAlike, Scheduler):
     ) -> CircuitPlan:
         return _plan(self.name, control, traffic, previous)
 
+    def plan_ahead(
+        self,
+        control: CircuitControl,
+        traffic: TrafficMatrix,
+        previous: CircuitPlan | None,
+        later: TrafficMatrix,
+    ) -> CircuitPlan:
+        """See `PlansAhead`."""
+        return _plan(self.name, control, traffic, previous, later=later)
+
 
 class RingIlp(Scheduler):
     """The integer programme of appendix A.1, by HiGHS: to check `ring-fast`."""

@@ -241,7 +241,7 @@ def _unused(compiled: CompiledCase) -> Iterator[str]:
     if name != usual and (control is None or control.interval_us is None):
         why = "there are no circuits" if control is None else "circuits are set once, for the whole traffic"
         yield f"estimator {name!r} is not used: {why}"
-    elif name != usual and interconnect.circuit_keys.replan != "interval":
+    elif name != usual and interconnect.circuit_keys.replan not in ("interval", "auto"):
         yield f"estimator {name!r} is not used: circuits are planned for the traffic of each phase"
     replan = interconnect.circuit_keys.replan
     if replan != "interval" and (control is None or control.interval_us is None):

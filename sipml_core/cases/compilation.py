@@ -229,7 +229,7 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
     case, cluster = variant.case, variant.case.interconnect.cluster
     prices = reuse(network_prices, variant.fabric, case.plan, cluster.bandwidth_gbps)
     return reuse(
-        lowered, template, cluster, order, variant.tiers, variant.rings, variant.in_network,
+        lowered, template, cluster.without_network(), order, variant.tiers, variant.rings, variant.in_network,
         variant.tier_orders, library_on(case.communication, variant.fabric, prices, case.gpu), case.framework,
         variant.fabric.hints.reach_hops if case.plan.forwarding else None,
         variant.grid if len(variant.grid) > 1 else (),
@@ -239,12 +239,11 @@ def variant_lowering(variant: Variant, reuse: Reuse) -> Lowering:
 def prepared_by_rules(variant: Variant, reuse: Reuse) -> list[PreparedCase]:
     """Return the variant with its circuits planned by each rule that `demand` of the interconnect allows.
 
-    Those that change between phases of the job are followed by the same that are set once.
+    Those that change between phases of the job are followed by the same that change less, or are set once.
     """
     found: list[PreparedCase] = []
     for prepared in _prepared_by_rules(variant, reuse):
-        once = prepared.set_once()
-        found += [prepared] if once is None else [prepared, once]
+        found += [prepared, *prepared.with_fewer_plans()]
     return found
 
 
@@ -270,7 +269,7 @@ def _prepared_by_rules(variant: Variant, reuse: Reuse) -> list[PreparedCase]:
 def variant_traffic(variant: Variant, reuse: Reuse) -> CaseTraffic:
     """Return what the variant would send, and the circuits of its first plan."""
     lowering = variant_lowering(variant, reuse)
-    pairs = Pairs.of(lowering)
+    pairs = reuse(Pairs.of, lowering)
     driven = circuits_for(variant.case.interconnect, variant.fabric, pairs.tasks)
     control = variant.fabric.circuits
     return CaseTraffic(

@@ -17,8 +17,8 @@ from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, Symmet
 from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
 from sipml_core.scheduling import BYTES, DemandRule, PhasedCircuits, ScheduledCircuits
 
-#: The tasks of two jobs are kept for cases that share them if both have no more nodes; else of the last one.
-MOST_NODES_OF_TWO = 1_000_000
+#: Nodes of the tasks, together, that are kept for cases that share them; those of the last one always are.
+MOST_NODES_KEPT = 2_000_000
 #: The same of two jobs of which every GPU is simulated.
 MOST_NODES_OF_TWO_WHOLE = 4_000_000
 
@@ -121,13 +121,13 @@ class PreparedCase:
         """Return the case with its tasks."""
         return attrs.evolve(self.made or self.make(), crowded=self.crowded, round=self.round)
 
-    def set_once(self) -> PreparedCase | None:
-        """Return the same with circuits that do not change between phases; None: they do not."""
-        once = self.circuits.set_once() if isinstance(self.circuits, PhasedCircuits) else None
-        if once is None:
-            return None
-        made = attrs.evolve(self.made or self.make(), circuits=once)
-        return attrs.evolve(self, circuits=once, made=made)
+    def with_fewer_plans(self) -> list[PreparedCase]:
+        """Return the same with circuits that change less between phases: see `PhasedCircuits.others`."""
+        others = self.circuits.others() if isinstance(self.circuits, PhasedCircuits) else ()
+        return [
+            attrs.evolve(self, circuits=each, made=attrs.evolve(self.made or self.make(), circuits=each))
+            for each in others
+        ]
 
 
 def prepared_variant(
@@ -153,7 +153,7 @@ def prepared_variant(
     if prepared is not None:
         return prepared
     make = partial(_of_all_groups, variant, lowering, reuse, rule, gates)
-    if variant.case.interconnect.circuit_keys.replan == "phase":
+    if variant.case.interconnect.circuit_keys.replan != "interval":
         return PreparedCase.of(make())  # the phases are those of the tasks
     traffic = reuse(Pairs.of, lowering).tasks
     circuits = circuits_for(
@@ -248,7 +248,7 @@ def _of_first_groups(
     lowering = found.pairs.lowering
 
     def kept(lowering: Lowering, groups: int) -> TaskGraph:
-        keep = 2 if lowering.nodes(groups) <= MOST_NODES_OF_TWO else 1
+        keep = min(8, max(1, MOST_NODES_KEPT // lowering.nodes(groups)))
         return reuse(first_groups, lowering, groups, keep=keep)
 
     folded = found.folded(kept)

@@ -32,7 +32,7 @@ class Reuse:
 
     _kept: dict[Callable[..., Any], dict[Hashable, Any]] = attrs.Factory(lambda: defaultdict(dict))
 
-    def __call__(self, function: Callable[..., T], *arguments: Hashable, keep: int = 4) -> T:
+    def __call__(self, function: Callable[..., T], *arguments: Hashable, keep: int = 8) -> T:
         """Return ``function(*arguments)``, from the last `keep` results of it if it is there."""
         kept = self._kept[function]
         if arguments not in kept:

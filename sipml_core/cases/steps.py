@@ -319,5 +319,10 @@ def transfer_parts(interconnect: Interconnect, lowering: Lowering, tasks: TaskGr
     replan = interconnect.circuit_keys.replan
     if replan == "interval":
         return None
-    stage = lowering.stage_of(tasks) if replan == "stage" else None
-    return TransferParts(iteration=lowering.iteration_of(tasks), stage=stage)
+    stage = None if replan == "phase" else lowering.stage_of(tasks)
+    return TransferParts(
+        iteration=lowering.iteration_of(tasks),
+        stage=stage,
+        by_kind=replan in ("kind", "auto"),
+        by_interval=replan == "auto",
+    )

@@ -230,10 +230,11 @@ def check_room(case: Case, reuse: Reuse) -> None:
 
 def chosen_layouts(case: Case, prices: Iterable[Prices], reuse: Reuse) -> dict[Layout, Prices]:
     """Return each layout that prices choose, once, with the first of the prices that choose it."""
-    plan, cluster, named = case.plan, case.interconnect.cluster, case.job.table.layout
+    plan, named, cluster = case.plan, case.job.table.layout, case.interconnect.cluster.without_network()
     graph, times = _ops_of(case, reuse)
     # Only the layout that is chosen by cost depends on the network.
-    tried = prices if named == "auto" and plan.mp > 1 else [Prices.flat(cluster.bandwidth_gbps)]
+    gpu_gbps = case.interconnect.cluster.bandwidth_gbps
+    tried = prices if named == "auto" and plan.mp > 1 else [Prices.flat(gpu_gbps)]
     found: dict[Layout, Prices] = {}
     for each in tried:
         layout = reuse(op_layout, graph, named, case.gpu, cluster, plan, each, times, keep=16)
@@ -253,7 +254,8 @@ def variants_of(
     """
     plan, exchange, replicas = case.plan, exchanging.exchange, exchanging.replicas
     graph, times = _ops_of(case, reuse)
-    balanced = reuse(balanced_graph, graph, layout, case.gpu, case.interconnect.cluster, plan, times)
+    cluster = case.interconnect.cluster.without_network()
+    balanced = reuse(balanced_graph, graph, layout, case.gpu, cluster, plan, times)
     found = []
     for all_reduce, limits in exchanging.all_reduces:
         placement = reuse(placed, case.job.placer, balanced, limits, plan)
@@ -287,7 +289,7 @@ def _ops_of(case: Case, reuse: Reuse) -> tuple[OpGraph, SliceTimes]:
         op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep,
         case.job.key_copies(plan),
     )  # fmt: skip
-    return graph, reuse(slice_times, graph, case.gpu, case.interconnect.cluster)
+    return graph, reuse(slice_times, graph, case.gpu, case.interconnect.cluster.without_network())
 
 
 def _degrees_of(case: Case) -> DegreesOfWorkload:

@@ -108,7 +108,7 @@ class OracleForecast:
         if self._schedule is None:
             from sipml_core.engine import simulate
 
-            timeline = self._timeline or simulate(self._tasks, without_circuits(self._network))
+            timeline = self._timeline or simulate(self._tasks, self._network.with_ports_only())
             self._schedule = Schedule.of(self._network, self._tasks, timeline)
         return self._schedule
 
@@ -159,14 +159,3 @@ class Schedule:
             entries=last + 1,
             total_bytes=np.cumsum(size_bytes)[last],
         )
-
-
-def without_circuits(network: Network) -> Network:
-    """The same network with circuits that are always there and as fast as the fastest port."""
-    fastest_gbps = network.link_gbps[: network.first_circuit].max(initial=1.0)
-    link_gbps = network.link_gbps.copy()
-    link_gbps[network.first_circuit :] = fastest_gbps
-    none = np.zeros(0, dtype=np.int32)
-    return attrs.evolve(
-        network, link_gbps=link_gbps, first_circuit=len(link_gbps), circuit_src=none, circuit_dst=none
-    )

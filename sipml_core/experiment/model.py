@@ -127,11 +127,13 @@ def _replan_above() -> Any:
 
 def _replan() -> Any:
     return option(
-        "interval", validator=one_of("interval", "phase", "stage"),
+        "interval", validator=one_of("interval", "phase", "stage", "kind", "auto"),
         doc='when circuits that change (`interval_us`) are planned again: "interval": after every interval; '
         '"phase": when the gradients of an iteration begin, when its activations end and when its gradients '
         "do, for what the next phase sends; then after an interval only where a pair waits without one; "
-        '"stage": the same, and when the gradients of each pipeline stage begin',
+        '"stage": the same, and when the gradients of each pipeline stage begin; "kind": where the kind of '
+        "activations changes (tensor, pipeline, expert, context), as far as that is faster by estimate; "
+        '"auto": the fastest of all these, as simulated',
     )  # fmt: skip
 
 

@@ -16,6 +16,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.lowering.treesteps import runs
 from sipml_core.model import Plan, TaskGraph
 
 
@@ -221,31 +222,68 @@ def _on_first_groups(
     return gpu_at[position[src] - back], gpu_at[(position[dst] - back) % len(gpu_at)]
 
 
-def _beside(tasks: TaskGraph, owner: NDArray[np.int64]) -> tuple[NDArray[np.int64], NDArray[np.int32]]:
-    """Return successors where new nodes wait for what their owners wait for, and are waited for as these."""
-    nodes = tasks.nodes
-    before = np.repeat(np.arange(nodes, dtype=np.int64), np.diff(tasks.succ_start))
-    after = tasks.successors.astype(np.int64)
-    new = nodes + np.arange(len(owner))
-    by = np.argsort(tasks.compute_tasks + owner, kind="stable")
-    sorted_owner, sorted_new = (tasks.compute_tasks + owner)[by], new[by]
-    before, after = _doubled(before, after, sorted_owner, sorted_new)
-    after, before = _doubled(after, before, sorted_owner, sorted_new)
-    order = np.lexsort((after, before))
-    succ_start = np.zeros(nodes + len(owner) + 1, dtype=np.int64)
-    np.cumsum(np.bincount(before, minlength=nodes + len(owner)), out=succ_start[1:])
-    return succ_start, after[order].astype(np.int32)
+def _beside(tasks: TaskGraph, owner: NDArray[np.int64]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return successors where new nodes wait for what their owners wait for, and are waited for as these.
 
+    As `TaskGraph.succ_start` and `TaskGraph.successors`; new nodes come after all others, in the order of
+    `owner`, which are transfers. [new nodes]
 
-def _doubled(
-    one: NDArray[np.int64], other: NDArray[np.int64], owner: NDArray[np.int64], new: NDArray[np.int64]
-) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return edges, and again those at an owner with each of its new nodes in its place; owners are sorted.
+    Examples
+    --------
+    Task 0 waits for transfer 1 (node 3), which waits for task 2: so does its second half, node 4.
 
-    >>> _doubled(np.array([4, 5]), np.array([0, 1]), np.array([5, 5]), np.array([8, 9]))
-    (array([4, 5, 8, 9]), array([0, 1, 1, 1]))
+    >>> from sipml_core.model import TaskBuilder
+    >>> builder = TaskBuilder(2)
+    >>> ends, sent = builder.tasks([0, 1, 1], 1.0, 0, 0), builder.transfers([1], [0], 8.0, 0)
+    >>> builder.depend(ends[2:], sent), builder.depend(sent, ends[:1])
+    (None, None)
+    >>> start, successors = _beside(builder.build(), np.array([0]))
+    >>> [successors[a:b].tolist() for a, b in zip(start[:-1], start[1:])]
+    [[], [], [3, 4], [0], [0]]
     """
-    start, stop = np.searchsorted(owner, one, "left"), np.searchsorted(owner, one, "right")
-    count = stop - start
-    which = np.repeat(start - (np.cumsum(count) - count), count) + np.arange(count.sum())
-    return np.concatenate([one, new[which]]), np.concatenate([other, np.repeat(other, count)])
+    # New nodes by owner: how many each node owns, and where they begin among these. [nodes + new nodes]
+    nodes, count = tasks.nodes, len(owner)
+    new = (nodes + np.argsort(owner, kind="stable")).astype(np.int32)
+    owns = np.bincount(tasks.compute_tasks + owner, minlength=nodes + count).astype(np.int32)
+    begin = np.cumsum(owns, dtype=np.int32) - owns
+
+    # Edges as they are, then with new nodes in place of their owners: where these are waited for, where they
+    # wait, and both. [edges]
+    before = np.repeat(np.arange(nodes, dtype=np.int32), np.diff(tasks.succ_start))
+    waited, after = _with_new(before, tasks.successors, owns, begin, new)
+    waits, owner_before = _with_new(tasks.successors, before, owns, begin, new)
+    both, new_before = _with_new(after, waited, owns, begin, new)
+    first = (before, waited, owner_before, new_before)
+    second = (tasks.successors, after, waits, both)
+    succ_start = np.zeros(nodes + count + 1, dtype=np.int32)
+    np.cumsum(sum(np.bincount(each, minlength=nodes + count) for each in first), out=succ_start[1:])
+
+    key = np.empty(int(succ_start[-1]), dtype=np.int64)
+    np.concatenate(first, out=key)
+    key <<= 32
+    at = 0
+    for each in second:
+        key[at : at + len(each)] |= each
+        at += len(each)
+    key.sort()
+    return succ_start, key.astype(np.int32)  # the half that counts less
+
+
+def _with_new(
+    one: NDArray[np.int32],
+    other: NDArray[np.int32],
+    owns: NDArray[np.int32],
+    begin: NDArray[np.int32],
+    new: NDArray[np.int32],
+) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+    """Return edges at owners, each with every new node of its owner in its place: that, and the other end.
+
+    Node 5 owns the new nodes 8 and 9, the first two of all.
+
+    >>> owns, begin = np.array([0, 0, 0, 0, 0, 2]), np.array([0, 0, 0, 0, 0, 0])
+    >>> _with_new(np.array([4, 5]), np.array([0, 1]), owns, begin, np.array([8, 9]))
+    (array([8, 9]), array([1, 1]))
+    """
+    at = np.flatnonzero(owns[one])
+    count = owns[one[at]]
+    return new[runs(begin[one[at]], count)], np.repeat(other[at], count)

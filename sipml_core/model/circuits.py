@@ -273,6 +273,8 @@ class CircuitPlan:
 
 #: Relative error of a capacity that is a whole number of circuits.
 _TOLERANCE = 1e-9
+#: Bits of an infinite float64.
+_INFINITY = np.uint64(0x7FF0_0000_0000_0000)
 
 
 def check_form(control: CircuitControl, plan: CircuitPlan) -> None:
@@ -285,20 +287,25 @@ def check_form(control: CircuitControl, plan: CircuitPlan) -> None:
             continue
         if not len(values) == len(plan.src) == len(plan.dst):
             raise PluginError(f"the plan has {len(values)} {name} for {len(plan.src)} pairs")
-        # First whether anything is wrong at all, which takes no array: every plan is looked at.
-        if len(values) and not (values.min() >= 0 and values.max() < np.inf):
+        # First whether anything is wrong at all, in one pass: every plan is looked at. Floats that are finite
+        # and not negative sort like their bits, below those of infinity; all others are above.
+        if len(values) and values.view(np.uint64).max() >= _INFINITY:
             _refuse(plan, ~(np.isfinite(values) & (values >= 0)), f"{name} is negative or not finite")
     if not len(plan.src):
         return
-    if min(plan.src.min(), plan.dst.min()) < 0 or max(plan.src.max(), plan.dst.max()) >= plan.gpus:
+    if max(plan.src.view(np.uint32).max(), plan.dst.view(np.uint32).max()) >= plan.gpus:
         ends = (plan.src < 0) | (plan.src >= plan.gpus) | (plan.dst < 0) | (plan.dst >= plan.gpus)
         _refuse(plan, ends, f"the GPUs are 0 to {plan.gpus - 1}")
-    _refuse(plan, np.append(False, plan.key[1:] <= plan.key[:-1]), "pairs are out of order, or named twice")
+    descends = plan.key[1:] <= plan.key[:-1]
+    if descends.any():
+        _refuse(plan, np.append(False, descends), "pairs are out of order, or named twice")
     _refuse(plan, ~control.may_connect(plan.src, plan.dst), "no circuit can join them")
     circuits = plan.gbps / control.circuit_gbps
-    parts = np.abs(circuits - np.rint(circuits)) > _TOLERANCE * np.maximum(circuits, 1.0)
-    _refuse(plan, parts, f"the capacity is no whole number of circuits of {control.circuit_gbps:g} Gbps")
-    if plan.kept_gbps is not None:
+    whole = np.rint(circuits)
+    if (circuits != whole).any():
+        parts = np.abs(circuits - whole) > _TOLERANCE * np.maximum(circuits, 1.0)
+        _refuse(plan, parts, f"the capacity is no whole number of circuits of {control.circuit_gbps:g} Gbps")
+    if plan.kept_gbps is not None and (plan.kept_gbps > plan.gbps).any():
         _refuse(plan, plan.kept_gbps > plan.gbps * (1 + _TOLERANCE), "more is kept than planned")
 
 

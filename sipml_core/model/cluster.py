@@ -82,6 +82,10 @@ class Cluster:
             if gpu >= self.gpus:
                 raise ConfigError(f"gpu_speed names GPUs 0..{self.gpus - 1}, got {gpu} = {speed:g}")
 
+    def without_network(self) -> Cluster:
+        """Return the same GPUs with 1 Gbps each: equal for clusters whose GPUs compute alike."""
+        return attrs.evolve(self, bandwidth_gbps=1.0)
+
     def duration_us(self, op_time_us: float) -> float:
         """What an op occupies its GPU for: at least the minimum, plus the launch. [us]"""
         return max(op_time_us, self.minimum_op_us) + self.launch_us

@@ -113,6 +113,15 @@ class Network:
         """Weights of `pair_links`, padded with 0. [pairs, width]"""
         return padded(self.pair_start, self.pair_weight, 0.0)
 
+    def with_ports_only(self) -> Network:
+        """Return the same network with circuits that are always there and as fast as the fastest port."""
+        link_gbps = self.link_gbps.copy()
+        link_gbps[self.first_circuit :] = link_gbps[: self.first_circuit].max(initial=1.0)
+        none = np.zeros(0, dtype=np.int32)
+        return attrs.evolve(
+            self, link_gbps=link_gbps, first_circuit=len(link_gbps), circuit_src=none, circuit_dst=none
+        )
+
     @cached_property
     def entry_pair(self) -> NDArray[np.int64]:
         """Pair of each entry. [entries]"""

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable
-from typing import Any, ClassVar, Protocol
+from typing import Any, ClassVar, Protocol, runtime_checkable
 
 import attrs
 import numpy as np
@@ -104,6 +104,24 @@ class Scheduler(Component):
         `control` is of the kind that `plans` names. Every plan is checked (`control.check`), and what it
         leaves alone and what goes dark follow from `previous` (`control.transition`), unless it says so
         itself.
+        """
+
+
+@runtime_checkable
+class PlansAhead(Protocol):
+    """A scheduler that can give what a plan leaves idle to pairs of traffic that comes later."""
+
+    def plan_ahead(
+        self,
+        control: CircuitControl,
+        traffic: TrafficMatrix,
+        previous: CircuitPlan | None,
+        later: TrafficMatrix,
+    ) -> CircuitPlan:
+        """As `Scheduler.plan`, with circuits for `later` on ports and channels that nothing else uses.
+
+        They take nothing from `traffic`: its pairs have the circuits that `plan` gives them, and no more of
+        these are dark.
         """
 
 

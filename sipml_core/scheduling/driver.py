@@ -29,6 +29,10 @@ if TYPE_CHECKING:
     from sipml_core.engine import CircuitSettings
 
 
+#: Places in an array: all, or some.
+Places = slice | NDArray[np.intp]
+
+
 def job_bytes(network: Network, tasks: TaskGraph) -> NDArray[np.float64]:
     """Bytes that the whole job sends over each circuit. [circuits]"""
     return network.link_bytes(tasks.size_bytes)[network.first_circuit :]
@@ -98,21 +102,30 @@ def planned(
         Its plan cannot exist.
     """
     refuse_control(scheduler, control)
+    return _plan_or_stay(scheduler, control, traffic, previous)[0]
+
+
+def _plan_or_stay(
+    scheduler: Scheduler, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
+) -> tuple[CircuitPlan, bool]:
+    """Return what `planned` does where the scheduler knows the circuits, and whether all stays as it was."""
     if isinstance(control, CircuitParts):
-        return _planned_parts(scheduler, control, traffic, previous)
+        plan = _planned_parts(scheduler, control, traffic, previous)
+        return plan, previous is not None and plan.stays(previous)
     if isinstance(control, CircuitView):
         before = previous.whole if isinstance(previous, ViewPlan) else None
-        return control.seen(planned(scheduler, control.whole, control.traffic_of(traffic), before))
+        plan = control.seen(planned(scheduler, control.whole, control.traffic_of(traffic), before))
+        return plan, previous is not None and plan.stays(previous)
     plan = scheduler.plan(control, traffic, previous)
     if not isinstance(plan, CircuitPlan):
         raise PluginError(f"scheduler {scheduler.name!r} returned a {type(plan).__name__}, not a CircuitPlan")
     if previous is not None and plan.stays(previous):
-        return plan
+        return plan, True
     try:
         control.check(plan)
     except PluginError as error:
         raise PluginError(f"scheduler {scheduler.name!r}: {error}") from None
-    return control.transition(previous, plan)
+    return control.transition(previous, plan), plan is previous
 
 
 def _planned_parts(
@@ -176,6 +189,9 @@ class ScheduledCircuits:
         #: Whether each circuit joins a gating pair. [circuits]
         self._gates = np.isin(self._keys, () if gates is None else gates)
         self.replan_above = replan_above
+        refuse_control(scheduler, control)
+        #: Of the pairs of a plan, their keys, and `_places` of them: often the next plan has the same pairs.
+        self._placed: tuple[NDArray[np.int64], Places, Places] | None = None
         self.plan = self._plan(total_bytes, None)
         #: Plans made, and decision instants at which the one in force was kept unasked.
         self.plans = 1
@@ -195,7 +211,7 @@ class ScheduledCircuits:
         """
         other = copy.copy(self)
         other.network, other._keys = network, _circuit_keys(network)
-        other._settled = None
+        other._settled = other._placed = None
         if estimator is not None:
             other.estimator = estimator
             left = left_circuits(self.network, network)
@@ -229,9 +245,8 @@ class ScheduledCircuits:
             self.kept += 1
             return None
         self._planned_for = demand
-        before, self.plan = self.plan, self._plan(demand, self.plan)
+        self.plan, stays = self._plan_or_stay(demand, self.plan)
         self.plans += 1
-        stays = self.plan is before or self.plan.stays(before)
         if not stays or self._settled is None:
             settings = self._settings(self.plan, at_start=False)
             self._settled = settings if stays else None
@@ -245,24 +260,35 @@ class ScheduledCircuits:
         gbps = self.plan.capacity_gbps(self.network.circuit_src, self.network.circuit_dst)
         return bool((gbps[demand > 0] > 0).all())
 
-    def _plan(self, demand: NDArray[np.float64], previous: CircuitPlan | None) -> CircuitPlan:
+    def _plan(
+        self,
+        demand: NDArray[np.float64],
+        previous: CircuitPlan | None,
+        scheduler: Scheduler | None = None,
+    ) -> CircuitPlan:
+        return self._plan_or_stay(demand, previous, scheduler)[0]
+
+    def _plan_or_stay(
+        self,
+        demand: NDArray[np.float64],
+        previous: CircuitPlan | None,
+        scheduler: Scheduler | None = None,
+    ) -> tuple[CircuitPlan, bool]:
+        """Return the plan for a demand of circuits, and whether all is as in the one before.
+
+        `scheduler`: who plans it; None: the driver's.
+        """
         if self.rule != BYTES:
             port_gbps = self.control.circuits_per_gpu * self.control.circuit_gbps
             most_bytes = interval_bytes(port_gbps, self.control.interval_us)
             demand = self.rule.weighted(demand, self._gates, most_bytes)
-        return planned(self.scheduler, self.control, circuit_traffic(self.network, demand), previous)
+        traffic = circuit_traffic(self.network, demand)
+        return _plan_or_stay(scheduler or self.scheduler, self.control, traffic, previous)
 
     def _settings(self, plan: CircuitPlan, *, at_start: bool) -> CircuitSettings:
         from sipml_core.engine import CircuitSettings  # here: plugins load this room, and need no engine
 
-        # Where the circuits of the plan stand among those of the network; the others carry nothing.
-        at: slice | NDArray[np.intp] = slice(None)
-        named: slice | NDArray[np.intp] = slice(None)
-        if not np.array_equal(plan.key, self._keys):
-            at = np.searchsorted(self._keys, plan.key)
-            at[at == len(self._keys)] = 0
-            named = np.flatnonzero(self._keys[at] == plan.key) if len(self._keys) else np.zeros(0, np.intp)
-            at = at[named]
+        at, named = self._places(plan)
 
         def spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
             result = np.zeros(len(self._keys))
@@ -278,6 +304,20 @@ class ScheduledCircuits:
         assert plan.kept_gbps is not None
         assert plan.dark_us is not None
         return CircuitSettings(gbps=gbps, kept_gbps=spread(plan.kept_gbps), dark_us=spread(plan.dark_us))
+
+    def _places(self, plan: CircuitPlan) -> tuple[Places, Places]:
+        """Return where the circuits of a plan stand among those of the network, and which of them do."""
+        if self._placed is None or not np.array_equal(plan.key, self._placed[0]):
+            at: Places = slice(None)
+            named: Places = slice(None)
+            if not np.array_equal(plan.key, self._keys):
+                at = np.searchsorted(self._keys, plan.key)
+                at[at == len(self._keys)] = 0
+                there = self._keys[at] == plan.key if len(self._keys) else np.zeros(0, np.bool_)
+                named = np.flatnonzero(there)
+                at = at[named]
+            self._placed = plan.key, at, named
+        return self._placed[1:]
 
 
 def _circuit_keys(network: Network) -> NDArray[np.int64]:

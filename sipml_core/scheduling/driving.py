@@ -19,7 +19,9 @@ from sipml_core.scheduling.driver import (
     refuse_unserved,
     unserved_pairs,
 )
-from sipml_core.scheduling.phases import PhasedCircuits, TransferParts, job_phases
+from sipml_core.scheduling.jobphases import TransferParts, all_job_phases
+from sipml_core.scheduling.kindphases import Bursts
+from sipml_core.scheduling.phases import PhasedCircuits
 from sipml_core.scheduling.relay import with_packets, with_relays
 
 
@@ -64,7 +66,9 @@ def driven(
     heavy = np.where(total_bytes >= control.packets_below_bytes, total_bytes, 0.0)
     circuits: Callable[..., ScheduledCircuits] = ScheduledCircuits
     if parts is not None and control.interval_us is not None:
-        circuits = partial(PhasedCircuits, phases=job_phases(network, tasks, parts))
+        phases = all_job_phases(network, tasks, parts)
+        bursts = _bursts(network, tasks, parts)
+        circuits = partial(PhasedCircuits, phases=phases, bursts=bursts, by_interval=parts.by_interval)
     driver = circuits(
         control=control,
         scheduler=scheduler,
@@ -87,3 +91,12 @@ def driven(
         network = Network.of(relayed, tasks)
         driver = driver.on(network)
     return network, driver
+
+
+def _bursts(network: Network, tasks: TaskGraph, parts: TransferParts) -> Bursts | None:
+    """Return the bursts of a job whose kinds of activations are told apart."""
+    if not parts.by_kind or tasks.kind is None:
+        return None
+    from sipml_core.engine import simulate  # here: plugins load this room, and need no engine
+
+    return Bursts.of(network, tasks, parts, simulate(tasks, network.with_ports_only()))

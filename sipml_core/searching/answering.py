@@ -17,6 +17,8 @@ Answers = dict[Trial, Answer]
 
 #: Trials in one batch at most where every one of them is a run of its own.
 MOST_TOGETHER = 8
+#: Batches for each worker where a graph is asked about at many bandwidths: none is to work long at the last.
+BATCHES_PER_WORKER = 16
 
 
 @attrs.frozen(kw_only=True)
@@ -61,9 +63,12 @@ class Asked:
                 for each in same[key]:
                     self.answered(each, answer)
 
-        most = len(open_trials)
+        most, workers = len(open_trials), self.pool.executor.workers
         if apart:
-            most = min(MOST_TOGETHER, max(1, most // (4 * self.pool.executor.workers)))
+            most = min(MOST_TOGETHER, max(1, most // (4 * workers)))
+        elif workers > 1:
+            networks = max(len(each.interconnects) for each in self.pool.worker.experiments)
+            most = max(networks, most // (BATCHES_PER_WORKER * workers))
         self.pool.ask(_batches(kind, open_trials.values(), keys, max(1, most)), received, self.store)
         return {trial: known[key.answer] for trial, key in keys.items()}
 
@@ -93,9 +98,12 @@ class Asked:
 
 
 def _batches(kind: str, trials: Iterable[Trial], keys: dict[Trial, Keys], most: int) -> list[TrialBatch]:
-    """Questions about one graph go together, from whatever experiment, `most` of them at most."""
+    """Questions about one graph go together, from whatever experiment, `most` of them at most.
+
+    Those on one interconnect stand side by side, whose experiments differ in bandwidth, say: they share most.
+    """
     together: dict[str, list[Trial]] = defaultdict(list)
-    for trial in trials:
+    for trial in sorted(trials, key=lambda trial: (trial.job, trial.candidate, trial.interconnect)):
         together[keys[trial].graph].append(trial)
     return [
         TrialBatch(kind, tuple(part), tuple(keys[trial].answer for trial in part))

@@ -32,6 +32,8 @@ from sipml_core.searching.followedcircuits import FollowedCircuits
 
 #: Plans of circuits, at most, that an estimate makes itself.
 MAX_PLANS = 500
+#: Nodes of the tasks, together, that are kept for estimates that share them.
+MOST_NODES_KEPT = 2_000_000
 
 
 @attrs.frozen(kw_only=True)
@@ -62,15 +64,15 @@ def estimate(case: Case, reuse: Reuse) -> Estimate:
 
 
 def _of_variant(traffic: CaseTraffic, reuse: Reuse, least_us: float) -> Estimate | None:
-    """Return the estimate of a variant; None: packets would take longer than `least_us`."""
+    """Return the estimate of a variant; None: it would take longer than `least_us`."""
     variant = traffic.variant
     control = variant.fabric.circuits
     driver: FollowedCircuits | None = None
     if control is not None and variant.plan.block == 1 and _follows(traffic, control):
-        tasks, network, driver = _followed(traffic, control)
+        tasks, network, driver = _followed(traffic, control, reuse)
     else:
-        tasks, network = _in_a_block(traffic) or _first_groups(traffic)
-    limit_us = least_us if control is None else math.inf  # plans of circuits may be faster than sharing
+        tasks, network = _in_a_block(traffic) or _first_groups(traffic, reuse)
+    limit_us = math.inf if _plans_say_more(traffic) else least_us  # plans may be faster than sharing
     try:
         shared_us = simulate(
             tasks, network, driver=driver, queue=variant.case.engine.queue, max_time_us=limit_us
@@ -92,8 +94,8 @@ def _with_plans(traffic: CaseTraffic, reuse: Reuse, shared_us: float) -> float |
     layer, and messages last about as long as a plan.
     """
     variant = traffic.variant
-    control, plan = variant.fabric.circuits, variant.plan
-    if control is None or control.interval_us is None or plan.ep == 1 or plan.iterations > 1:
+    control = variant.fabric.circuits
+    if control is None or control.interval_us is None or not _plans_say_more(traffic):
         return None
     limit_us = MAX_PLANS * control.interval_us
     if shared_us > limit_us:
@@ -109,6 +111,13 @@ def _with_plans(traffic: CaseTraffic, reuse: Reuse, shared_us: float) -> float |
         ).total_us
     except (StalledError, TooSlowError):
         return None
+
+
+def _plans_say_more(traffic: CaseTraffic) -> bool:
+    """Return whether experts wait for circuits that are re-planned, which sharing does not show."""
+    control, plan = traffic.variant.fabric.circuits, traffic.variant.plan
+    replanned = control is not None and control.interval_us is not None
+    return replanned and plan.ep > 1 and plan.iterations == 1
 
 
 def _in_a_block(traffic: CaseTraffic) -> tuple[TaskGraph, Network] | None:
@@ -133,11 +142,21 @@ def _in_a_block(traffic: CaseTraffic) -> tuple[TaskGraph, Network] | None:
     return folded.tasks, folded.network
 
 
-def _first_groups(traffic: CaseTraffic) -> tuple[TaskGraph, Network]:
+def _first_groups(traffic: CaseTraffic, reuse: Reuse) -> tuple[TaskGraph, Network]:
     """Return the first groups and their part of each link."""
-    lowering = _one_iteration(traffic.lowering)
-    tasks = lowering.tasks(_groups(lowering, traffic.variant.fabric.hints.server_gpus))
+    groups = _groups(traffic.lowering, traffic.variant.fabric.hints.server_gpus)
+    tasks = _tasks_of(traffic.lowering, groups, reuse)
     return tasks, _share(traffic, tasks)
+
+
+def _tasks_of(lowering: Lowering, groups: int, reuse: Reuse) -> TaskGraph:
+    """Return the tasks of one iteration of the first groups, those of other bandwidths if they are kept."""
+    keep = min(8, max(1, MOST_NODES_KEPT // lowering.nodes(groups)))
+    return reuse(_one_iteration_of_groups, lowering, groups, keep=keep)
+
+
+def _one_iteration_of_groups(lowering: Lowering, groups: int) -> TaskGraph:
+    return _one_iteration(lowering).tasks(groups)
 
 
 def _groups(lowering: Lowering, server_gpus: int | None) -> int:
@@ -169,14 +188,15 @@ def _follows(traffic: CaseTraffic, control: CircuitControl) -> bool:
     )
 
 
-def _followed(traffic: CaseTraffic, control: CircuitControl) -> tuple[TaskGraph, Network, FollowedCircuits]:
+def _followed(
+    traffic: CaseTraffic, control: CircuitControl, reuse: Reuse
+) -> tuple[TaskGraph, Network, FollowedCircuits]:
     """Return the first groups, their network, its ports wholly theirs, and who drives their circuits.
 
     What they send to other groups takes as much of the ports there as others take of theirs.
     """
-    lowering = _one_iteration(traffic.lowering)
-    groups = _groups(lowering, traffic.variant.fabric.hints.server_gpus)
-    tasks = lowering.tasks(groups)
+    groups = _groups(traffic.lowering, traffic.variant.fabric.hints.server_gpus)
+    tasks = _tasks_of(traffic.lowering, groups, reuse)
     whole, interconnect = traffic.network, traffic.variant.case.interconnect
     index = PairIndex(whole.gpus)
     pair = np.searchsorted(index.key(whole.pair_src, whole.pair_dst), index.key(tasks.src, tasks.dst))

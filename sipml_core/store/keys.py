@@ -26,7 +26,7 @@ _CODE = (".py", ".so", ".pyd", ".csv")
 class Keys:
     """Hashes of all that an answer depends on: options, files they name, and the code itself."""
 
-    #: The same for questions about one cut and placed graph, on whatever interconnect.
+    #: The same for questions about one plan of one model, on whatever interconnect and at whatever bandwidth.
     graph: str
     #: The answer's own.
     answer: str
@@ -43,13 +43,19 @@ def trial_keys(kind: str, experiment: Experiment, candidate: Candidate, intercon
         {
             **_parts(experiment),
             **_parts(candidate.job),
-            "cluster": attrs.asdict(interconnect.cluster),
+            "cluster": attrs.asdict(interconnect.cluster.without_network()),
             "strategy": attrs.asdict(candidate.plan) if candidate.plan else candidate.refusal,
             "layout": candidate.layout,
         }
     )
     one = attrs.evolve(experiment, jobs=(candidate.job,), interconnects=(interconnect,))
-    answer = {"kind": kind, "graph": graph, "code": code_fingerprint(code_of([one])), **_parts(interconnect)}
+    answer = {
+        "kind": kind,
+        "graph": graph,
+        "bandwidth_gbps": interconnect.cluster.bandwidth_gbps,
+        "code": code_fingerprint(code_of([one])),
+        **_parts(interconnect),
+    }
     return Keys(graph, _hash(answer))
 
 

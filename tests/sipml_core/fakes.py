@@ -5,9 +5,11 @@ a table or a file shows the field it says.
 """
 
 import attrs
+import numpy as np
 
 from sipml_core.fields.checks import at_least, between
 from sipml_core.fields.options import option
+from sipml_core.model.circuits import CircuitPlan
 from sipml_core.model.results import CaseResult
 from sipml_core.plugin.hookspecs import hookimpl
 from sipml_core.plugin.interfaces import (
@@ -87,6 +89,33 @@ class Greedy(Scheduler):
 
     def plan(self, control, traffic, previous):
         raise NotImplementedError
+
+
+class Turns(Scheduler):
+    """Gives the pairs of each GPU its circuits in turn, the largest demand first; `asked` are the demands."""
+
+    name = "turns"
+    summary = "circuits in turn"
+
+    def __init__(self, options=None):
+        super().__init__(options)
+        self.asked = []
+
+    def plan(self, control, traffic, previous):
+        self.asked.append(dict(zip(zip(traffic.src, traffic.dst, strict=True), traffic.demand, strict=True)))
+        circuits = np.zeros(traffic.pairs)
+        for gpu in range(control.gpus):
+            own = np.flatnonzero(traffic.src == gpu)
+            own = own[np.argsort(-traffic.demand[own], kind="stable")]
+            for turn in range(control.circuits_per_gpu if len(own) else 0):
+                circuits[own[turn % len(own)]] += 1
+        lit = circuits > 0
+        return CircuitPlan(
+            gpus=control.gpus,
+            src=traffic.src[lit],
+            dst=traffic.dst[lit],
+            gbps=circuits[lit] * control.circuit_gbps,
+        )
 
 
 class Window(Estimator):

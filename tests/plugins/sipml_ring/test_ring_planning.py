@@ -177,3 +177,20 @@ def test_demands_too_small_to_divide_by_are_refused():
     traffic = TrafficMatrix.from_pairs(6, [0, 1], [1, 2], [1e-308, 2e-308])
     with pytest.raises(ConfigError, match="must be at least 1e-200, got 1e-308"):
         plan(traffic, wavelengths=8)
+
+
+def test_a_plan_that_keeps_every_circuit_is_that_in_force_for_other_demands():
+    """Two wavelengths clockwise, one for each neighbour, whatever they ask for: nothing is dark then."""
+    asked = {(0, 1): 2.0, (1, 2): 3.0}
+    first = plan(pairs(8, asked), wavelengths=2, reach_hops=1, reconfiguration_us=25.0)
+    later = pairs(8, {pair: demand + 0.5 for pair, demand in asked.items()})
+    second = plan(later, wavelengths=2, reach_hops=1, previous=first, reconfiguration_us=25.0)
+    assert second.stays(first)
+    assert (first.dark_us.tolist(), second.dark_us.tolist()) == ([25.0, 25.0], [0.0, 0.0])
+    assert second.kept_gbps.tolist() == second.gbps.tolist() == [25.0, 25.0]
+    assert (second.traffic, second.demand.tolist()) == (later, [2.5, 3.5])
+    assert (second.minimum_ratio, first.minimum_ratio) == (25 / 3.5, 25 / 3.0)
+    third = plan(pairs(8, {(0, 1): 1.0}), wavelengths=2, reach_hops=1, previous=second)
+    assert (counts(third), third.stays(second)) == (counts(second), True)
+    other = plan(pairs(8, {(2, 3): 1.0}), wavelengths=2, reach_hops=1, previous=second)
+    assert not other.stays(second)

@@ -46,7 +46,7 @@ def test_what_is_prepared_makes_the_tasks_that_compiling_makes(experiment, numbe
 
 def test_of_large_jobs_one_graph_of_tasks_is_alive(experiment, monkeypatch):
     """The switch and the first exchange of the circuits differ; when one runs, those before it are gone."""
-    monkeypatch.setattr(preparation, "MOST_NODES_OF_TWO", 0)
+    monkeypatch.setattr(preparation, "MOST_NODES_KEPT", 0)
     known, alive = [], []
 
     def watched(tasks, network, **options):

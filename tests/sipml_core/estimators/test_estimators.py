@@ -6,7 +6,7 @@ import pytest
 
 from sipml_core.engine.simulation import simulate
 from sipml_core.estimators import ESTIMATORS
-from sipml_core.estimators.oracle import OracleForecast, without_circuits
+from sipml_core.estimators.oracle import OracleForecast
 from sipml_core.model.circuits import CircuitControl
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.network import Network
@@ -121,7 +121,7 @@ class TestOracle:
     def test_a_recorded_run_may_be_given(self, job):
         """Both transfers ready at 1 us in the record."""
         network, tasks = job
-        record = simulate(tasks, without_circuits(network))
+        record = simulate(tasks, network.with_ports_only())
         early = attrs.evolve(record, start_us=np.minimum(record.start_us, 1.0))
         assert expect(OracleForecast(network, tasks, early), 0.0, [0, 0], [0, 0]) == [2 * B, 3 * B]
 
@@ -141,5 +141,5 @@ class TestOracle:
 def test_without_circuits_only_ports_limit(job):
     """The record's second transfer takes 3 us at the port's 100 Gbps."""
     network, tasks = job
-    timeline = simulate(tasks, without_circuits(network))
+    timeline = simulate(tasks, network.with_ports_only())
     assert timeline.end_us.tolist() == pytest.approx([10.0, 20.0, 12.0, 23.0])

@@ -4,7 +4,9 @@ import json
 
 import pytest
 
-from sipml_core.searching.workers import ESTIMATE, SIMULATION
+from sipml_core.searching.answering import _batches
+from sipml_core.searching.workers import ESTIMATE, SIMULATION, Trial
+from sipml_core.store import Keys
 from sipml_core.store.resultstore import FORMAT, ResultStore
 
 
@@ -92,3 +94,16 @@ def test_what_cannot_be_is_asked_again_only_if_wanted(found, store, tmp_path):
 def test_without_a_folder_nothing_is_kept(found):
     assert found(ResultStore(None)) == found(None)
     assert ResultStore(None).get("0" * 64) is None
+
+
+def test_bandwidths_of_one_network_stand_side_by_side_in_a_batch():
+    """Two experiments, which differ in bandwidth, two candidates, two networks; a candidate is one graph."""
+    trials = [Trial(e, 0, c, i) for e in (0, 1) for c in (0, 1) for i in (0, 1)]
+    keys = {trial: Keys(f"candidate {trial.candidate}", str(trial)) for trial in trials}
+    first, second = _batches(ESTIMATE, trials, keys, most=4)
+    assert [(t.candidate, t.interconnect, t.experiment) for t in first.trials] == [
+        (0, 0, 0), (0, 0, 1), (0, 1, 0), (0, 1, 1)
+    ]  # fmt: skip
+    assert {trial.candidate for trial in second.trials} == {1}
+    assert first.keys == tuple(map(str, first.trials))
+    assert [len(batch.trials) for batch in _batches(ESTIMATE, trials, keys, most=3)] == [3, 1, 3, 1]

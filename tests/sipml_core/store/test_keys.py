@@ -68,3 +68,24 @@ def test_kinds_of_questions_have_keys_of_their_own(registry):
     assert estimate.answer != simulation.answer
     other = attrs.evolve(experiment, title="another", baseline="elect-flat")
     assert trial_keys("estimate", other, candidate, other.interconnects[0]) == estimate
+
+
+@pytest.mark.interconnects
+def test_another_bandwidth_is_another_answer_about_the_same_graph(registry):
+    """Ops take as long, so that what they were cut into is shared; 8 GPUs are another graph."""
+
+    def key(gpus, bandwidth_gbps):
+        experiment = read_experiment(
+            {
+                "title": "t",
+                "cluster": {"gpus": gpus, "bandwidth_gbps": bandwidth_gbps},
+                "workload": {"name": "resnet50", "plan": {"mp": 2, "global_batch": 8}},
+                "topology": {"name": "elect-flat"},
+            },
+            registry,
+        )
+        (candidate,) = run_candidates(experiment.jobs[0], gpus)
+        return trial_keys("estimate", experiment, candidate, experiment.interconnects[0])
+
+    assert key(4, 100).graph == key(4, 200).graph != key(8, 100).graph
+    assert key(4, 100).answer != key(4, 200).answer
