@@ -142,11 +142,11 @@ class WorkerProcesses:
         """Yield values as they come; at each moment `_pending` has what processes may be working at."""
         while waiting or self._pending:
             # No more than twice as many as there are processes: few are suspected where one of them dies.
-            others = active_children()
+            pool, others = self._open(), active_children()
             with interrupts_blocked():
                 while waiting and len(self._pending) < 2 * self.workers:
                     number = waiting[0]
-                    self._pending[self._open().submit(function, pieces[number])] = number
+                    self._pending[pool.submit(function, pieces[number])] = number
                     waiting.popleft()
             self._processes += [child for child in active_children() if child not in others]
             done, _ = wait(self._pending, return_when=FIRST_COMPLETED)
@@ -187,6 +187,11 @@ class WorkerProcesses:
 
 
 def _processes(workers: int) -> ProcessPoolExecutor:
+    """Return a pool of processes.
+
+    Not to be called while interrupts are blocked: its semaphores start Python's tracker of resources, and
+    that unblocks them.
+    """
     return ProcessPoolExecutor(workers, mp_context=get_context("spawn"), initializer=end_with_parent)
 
 
