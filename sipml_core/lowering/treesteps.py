@@ -24,7 +24,7 @@ class Trees:
 
     @property
     def direct(self) -> bool:
-        """Whether everything goes from its maker to its user in one step."""
+        """Return whether everything goes from its maker to its user in one step."""
         roots = np.arange(len(self.parents))[:, None]
         return bool((self.parents == roots).all())
 
