@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 
 from sipml_core.model import GRADIENT, TRAFFIC_KINDS, Network, TaskGraph, Timeline, ranges
 from sipml_core.scheduling.driver import moved_part
-from sipml_core.scheduling.jobphases import JobPhases, Phase, TransferParts
+from sipml_core.scheduling.jobphases import JobPhase, JobPhases, TransferParts
 
 #: A job is not divided into more phases than this.
 MOST_PHASES = 20_000
@@ -197,7 +197,7 @@ class Runs:
         nodes += [gradients[of_gradient == each] for each in iterations]
         circuit, more_bytes, start = _by_phase(bursts.network, bursts.tasks, since, len(order))
         phases = tuple(
-            Phase(
+            JobPhase(
                 nodes=(bursts.tasks.compute_tasks + nodes[which]).astype(np.int32),
                 circuit=circuit[a:b],
                 more_bytes=more_bytes[a:b],
