@@ -102,7 +102,9 @@ class SearchResult:
                 times_s.append(row.time_to_goal_s)
                 once_s.append(row.time_to_goal_s * (once_us / row.iteration_us))
                 other = other or row.one_round_us is not None
-        return 1 - min(times_s) / min(once_s) if other else None
+        if not other:
+            return None
+        return 1 - min(times_s) / min(once_s)
 
     def winner(self, workload: str, topology: str) -> CaseResult | None:
         """The best simulated case, if any candidate can run."""
