@@ -19,7 +19,7 @@ from sipml_core.scheduling.driver import (
 from sipml_core.scheduling.driving import driven
 from sipml_core.scheduling.jobphases import TransferParts
 from sipml_core.scheduling.matrix import read_matrix, refuse_out_of_reach
-from sipml_core.scheduling.phases import PhasedCircuits
+from sipml_core.scheduling.phasedcircuits import PhasedCircuits
 from sipml_core.scheduling.portbound import port_bound
 from sipml_core.scheduling.relay import with_relays
 
