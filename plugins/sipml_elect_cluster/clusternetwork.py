@@ -120,10 +120,10 @@ class ElectCluster(Topology):
         size, notes = self.options.server_gpus, []
         if cluster.gpus % size:
             notes.append(f"the last server holds {cluster.gpus % size} GPUs, the others {size}")
-        if self.options.oversubscription is not None:
-            notes.append(
-                f"oversubscription {self.options.oversubscription:g}: {format_gbps(uplinks[0])} per server"
-            )
+        shared = self.options.uplink_per_gpu_gbps is None and cluster.gpus > size
+        ratio = size * cluster.bandwidth_gbps / float(uplinks[0])
+        if self.options.oversubscription is not None or (shared and ratio > 1):
+            notes.append(f"oversubscription {ratio:.3g}:1: {format_gbps(uplinks[0])} per server")
         return tuple(notes)
 
 

@@ -40,7 +40,8 @@ class FatTreeOptions:
     layers: int = option(3, doc="2: leaves and spines; 3: leaves, aggregation and cores", validator=_layers)
     ports: int | None = option(
         None,
-        doc="ports of each switch, an even number; left out: as few as will do",
+        doc="ports of each switch, an even number; left out: as few as will do with the oversubscription "
+        "that is asked for, and with whole servers on each leaf where that can be",
         validator=attrs.validators.optional(between(2, MAX_PORTS)),
     )
     oversubscription: float = option(
@@ -109,6 +110,8 @@ class Tree:
     down: int
     up: int
     leaves: int
+    #: Oversubscription that was asked for.
+    asked: float = 1.0
 
     @classmethod
     def of(cls, gpus: int, ports: int, options: FatTreeOptions) -> Tree:
@@ -122,7 +125,8 @@ class Tree:
         #: Leaves that are filled together: one of each rail.
         rails = size if options.wiring == "rails" else 1
         leaves = -(-gpus // (down * rails)) * rails
-        return cls(ports=ports, layers=options.layers, down=down, up=up, leaves=leaves)
+        asked = options.oversubscription
+        return cls(ports=ports, layers=options.layers, down=down, up=up, leaves=leaves, asked=asked)
 
     @property
     def most_leaves(self) -> int:
@@ -147,11 +151,17 @@ class Tree:
     def told(self) -> str:
         """Return in words what stands where."""
         if self.layers == 2:
-            above = f"{self.up} spines"
+            above = "1 spine" if self.up == 1 else f"{self.up} spines"
         else:
             above = f"{self.pods * self.up} aggregation switches, {self.up * self.pod_leaves} cores"
-        ratio = "" if self.down == self.up else f", {self.down}:{self.up} oversubscribed"
-        return f"switches of {self.ports} ports: {self.leaves} leaves, {above}{ratio}"
+        ratio = "" if self.down == self.up else f", {self.down / self.up:.4g}:1 oversubscribed"
+        asked = "" if self.amiss < 1e-9 else f" ({self.asked:g}:1 asked)"
+        return f"switches of {self.ports} ports: {self.leaves} leaves, {above}{ratio}{asked}"
+
+    @property
+    def amiss(self) -> float:
+        """Return by how much the oversubscription is another one than was asked for, relative."""
+        return abs(self.down / self.up / self.asked - 1)
 
 
 class FatTree(Topology):
@@ -184,7 +194,7 @@ class FatTree(Topology):
     def _tree(self, gpus: int) -> Tree:
         options, given = self.options, self.options.ports
         trees = (Tree.of(gpus, ports, options) for ports in range(2, MAX_PORTS + 1, 2))
-        least = next((tree for tree in trees if tree.fits), None)
+        least = min((tree for tree in trees if tree.fits), key=self._preference, default=None)
         if given is None:
             if least is None:
                 raise ConfigError(
@@ -199,6 +209,11 @@ class FatTree(Topology):
                 f"{options.layers} layers join {tree.most_leaves}{enough}"
             )
         return tree
+
+    def _preference(self, tree: Tree) -> tuple[float, bool, int]:
+        """Return what makes a tree the better choice, less first: its ratio, whole servers, few ports."""
+        whole = self.options.wiring == "rails" or tree.down % self.options.server_gpus == 0
+        return round(tree.amiss, 9), not whole, tree.ports
 
 
 def _tiers(gpus: int, tree: Tree, options: FatTreeOptions) -> tuple[tuple[str, int], ...]:

@@ -247,5 +247,15 @@ def _unused(compiled: CompiledCase) -> Iterator[str]:
     if replan != "interval" and (control is None or control.interval_us is None):
         why = "there are no circuits" if control is None else "circuits are set once; give interval_us"
         yield f"replan {replan!r} is not used: {why}"
+    if interconnect.circuit_keys.replan_above and (control is None or control.interval_us is None):
+        why = "there are no circuits" if control is None else "circuits are set once; give interval_us"
+        yield f"replan_above {interconnect.circuit_keys.replan_above:g} is not used: {why}"
     if control is None and interconnect.circuit_keys.demand != "bytes":
         yield f"demand {interconnect.circuit_keys.demand!r} is not used: there are no circuits"
+    if (interconnect.circuit_keys.rounds or 1) > 1:
+        layout = compiled.case.job.table.layout
+        if control is None:
+            yield f"rounds {interconnect.circuit_keys.rounds} is not used: there are no circuits"
+        elif layout != "auto" or compiled.plan.mp == 1:
+            why = "mp is 1" if compiled.plan.mp == 1 else f"layout {layout!r} is not chosen by prices"
+            yield f"rounds {interconnect.circuit_keys.rounds} is not used: {why}"

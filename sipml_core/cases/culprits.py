@@ -27,7 +27,7 @@ def blamed(*components: Component | None) -> Iterator[None]:
         yield
     except SipmlError:
         raise
-    except Exception as error:
+    except (Exception, SystemExit) as error:  # a plugin that ends the program ends only its case
         culprit = _culprit(error.__traceback__, [part for part in components if part])
         if culprit is None:
             raise

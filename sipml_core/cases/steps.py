@@ -53,8 +53,17 @@ from sipml_core.scheduling import (
 
 
 def built_fabric(topology: Topology, cluster: Cluster) -> Fabric:
-    """Return the fabric of a topology; `PluginError` if what it builds is none, or has no routes."""
-    fabric = topology.build(cluster)
+    """Return the fabric of a topology; `PluginError` if what it builds is none, or has no routes.
+
+    Raises
+    ------
+    ConfigError
+        It cannot be built of these options for this cluster; the message names the topology.
+    """
+    try:
+        fabric = topology.build(cluster)
+    except ConfigError as error:
+        raise ConfigError(f"topology {topology.name!r}: {error}") from None
     if not isinstance(fabric, Fabric):
         raise PluginError(
             f"{named(topology)}: build returned a {type(fabric).__name__}, not a "

@@ -132,9 +132,12 @@ def size_of(text: str, option: str) -> float:
     from sipml_core.fields import parse_bytes
 
     try:
-        return parse_bytes(text)
+        size_bytes = parse_bytes(text)
     except ConfigError as error:
         raise ConfigError(f"{option} {error}") from None
+    if size_bytes < 0:
+        raise ConfigError(f"{option} must be at least 0 B, got {text!r}")
+    return size_bytes
 
 
 def bandwidth_of(text: str, option: str = "--bandwidth") -> float:

@@ -28,7 +28,7 @@ from sipml_core.model import GRADIENT, Nodes, TaskBuilder, TaskGraph
 
 #: GPUs in ring order.
 Members = NDArray[np.int32]
-#: Bytes of all collectives, or of each on flat rings. [groups, 1] [bytes]
+#: Bytes of all collectives, or of each. [groups, 1] [bytes]
 Size = float | NDArray[np.float64]
 
 
@@ -122,16 +122,29 @@ class Rings:
         inner = members.shape[-1]
         own = members[:, :made]
         rows = own.reshape(-1, inner)
-        ready = self.reduce_scatter(rows, size_bytes, None if ready is None else ready.reshape(-1, inner))
+        inside, bytes_inside = self._of_lines(size_bytes, len(rows) // len(members))
+        ready = inside.reduce_scatter(rows, bytes_inside, None if ready is None else ready.reshape(-1, inner))
         outer, outer_ready = np.moveaxis(members, -1, 1), np.moveaxis(ready.reshape(own.shape), -1, 1)
-        done = self.all_reduce(
+        across, bytes_across = self._of_lines(size_bytes / inner, inner)
+        done = across.all_reduce(
             outer.reshape(-1, *outer.shape[2:]),
-            size_bytes / inner,
+            bytes_across,
             outer_ready.reshape(-1, *outer_ready.shape[2:]),
             made=made,
         )
         done = np.moveaxis(done.reshape(outer_ready.shape), 1, -1)
-        return self.all_gather(rows, size_bytes, done.reshape(-1, inner)).reshape(own.shape)
+        return inside.all_gather(rows, bytes_inside, done.reshape(-1, inner)).reshape(own.shape)
+
+    def _of_lines(self, size_bytes: Size, lines: int) -> tuple[Rings, Size]:
+        """Return what adds so many lines for each group, one group's after another's, and bytes of each."""
+
+        def of_lines(value: Any) -> Any:
+            """Return what is said of each group for each of its lines, of all at once for all."""
+            if np.ndim(value) == 0 or len(value) == 1:
+                return value
+            return np.repeat(value, lines, axis=0)
+
+        return attrs.evolve(self, priority=of_lines(self.priority)), of_lines(size_bytes)
 
     def _both_ways(self, members: Members, size_bytes: Size, ready: Nodes | None, made: int) -> Nodes:
         """Add two all-reduces of half of the bytes, in opposite directions at the same time."""
@@ -239,14 +252,8 @@ class Rings:
         waits = None if ready is None else np.moveaxis(ready, 1 + tier, -1).reshape(-1, here)
         rows = lines.reshape(-1, lines.shape[-1])
 
-        def of_lines(value: Any) -> Any:
-            """Return what is said of each group for each of its lines, of all at once for all."""
-            if np.ndim(value) == 0 or len(value) == 1:
-                return value
-            return np.repeat(value, len(rows) // len(members), axis=0)
-
-        rings = attrs.evolve(self, priority=of_lines(self.priority))
-        done: Nodes = getattr(rings, collective)(rows, of_lines(size_bytes), waits, made=here)
+        rings, bytes_each = self._of_lines(size_bytes, len(rows) // len(members))
+        done: Nodes = getattr(rings, collective)(rows, bytes_each, waits, made=here)
         return np.moveaxis(done.reshape(shape), -1, 1 + tier)
 
     def reduce_scatter(

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Hashable
 
 import attrs
 import numpy as np
@@ -12,7 +13,6 @@ from sipml_core.errors import ConfigError
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import Rings
 from sipml_core.lowering.expertgroups import by_experts, from_experts
-from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import Indices
 from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.model import Nodes, Plan, TaskBuilder
@@ -96,10 +96,10 @@ class Synchronisation:
     tier_orders: tuple[tuple[tuple[int, ...], int, float], ...] = ()
 
     def add(self, tasks: Nodes) -> list[Nodes]:
-        """Add the collectives of all buckets; return where they end. [members, groups] or [buckets, groups]
+        """Add the collectives of all buckets; return where they end. [buckets, members, groups], or in rows
 
         Where passes are ordered there may be thousands of buckets: those of one device each, on one ring over
-        the replicas, are added together. Elsewhere one by one, which numbers the nodes otherwise.
+        the replicas, are numbered together. Elsewhere nodes are numbered bucket after bucket.
         """
         buckets = self.over.template.buckets
         together = (
@@ -113,8 +113,7 @@ class Synchronisation:
             if together and len(bucket.devices) == 1 and not bucket.of_experts
         ]
         done = [self._add_single(tasks, single)] if single else []
-        others = sorted(set(range(len(buckets))) - set(single))
-        return done + [self._add(tasks, number) for number in others]
+        return done + self._add(tasks, sorted(set(range(len(buckets))) - set(single)))
 
     def _add_single(self, tasks: Nodes, numbers: list[int]) -> Nodes:
         """Add rings of buckets that are on one device each; return where they end. [buckets, groups]
@@ -152,11 +151,11 @@ class Synchronisation:
         over.step.wait(done[used_by], users)
         return done
 
-    def _add(self, tasks: Nodes, number: int) -> Nodes:
-        """Add the collective of one bucket; return where it ends on each member. [members, groups]
+    def _add(self, tasks: Nodes, numbers: list[int]) -> list[Nodes]:
+        """Add the collectives of buckets of these numbers, in turn; return where they end on each member.
 
-        A member that makes none of the gradients joins in when all makers of its group are done. It
-        waits for makers that are no members too: these did the same as the member did.
+        Those of one form are lowered together, and their nodes numbered afterwards as if one bucket had
+        come after the other. [buckets of a form, members, groups]
 
         Examples
         --------
@@ -168,57 +167,110 @@ class Synchronisation:
         >>> bucket = sums.over.template.buckets[2]
         >>> bucket.devices, bucket.producers.tolist(), bucket.consumers.tolist()
         ((0,), [4, 7], [8, 9])
-        >>> done = sums._add(tasks, 2)
+        >>> (done,) = sums._add(tasks, [2])
         >>> done.shape
-        (1, 2)
+        (1, 1, 2)
         >>> graph = builder.build()
         >>> list(zip(graph.src.tolist(), graph.dst.tolist(), graph.latency_steps.tolist()))
         [(0, 3, 2.0), (3, 0, 2.0)]
-        >>> graph.successors[graph.succ_start[done[0, 0]] : graph.succ_start[done[0, 0] + 1]].tolist()
+        >>> graph.successors[graph.succ_start[done[0, 0, 0]] : graph.succ_start[done[0, 0, 0] + 1]].tolist()
         [16, 17, 18, 19]
         """
-        over, builder = self.over, self.over.builder
-        bucket: Bucket = over.template.buckets[number]
-        devices, groups = len(bucket.devices), tasks.shape[1]
-        device = over.template.group.device
+        builder, buckets, groups = self.over.builder, self.over.template.buckets, tasks.shape[1]
+        if self.over.plan.ring_steps == "explicit":
+            # Steps are numbered before rings, so that no two buckets can be lowered together.
+            alone = [[number] for number in numbers]
+            return [self._join(tasks, each, *self._add_alike(builder, each, groups)) for each in alone]
 
-        # Column of each device among the members, -1 for none [replica]; of makers and users [pairs].
-        column = np.full(over.plan.replica_gpus, -1)
-        column[list(bucket.devices)] = np.arange(devices)
-        maker, user = column[device[bucket.producers]], column[device[bucket.consumers]]
+        # Forms are told apart by devices where a library counts the servers of one ring for all.
+        forms: dict[Hashable, list[int]] = {}
+        for number in numbers:
+            devices = buckets[number].devices
+            form = buckets[number].of_experts, devices if self.over.library else len(devices)
+            forms.setdefault(form, []).append(number)
+        alike = list(forms.values())
+        parts = [TaskBuilder(builder.gpus, builder.labels) for _ in alike]
+        made = [self._add_alike(part, each, groups) for part, each in zip(parts, alike, strict=True)]
+        found = builder.append(list(zip(parts, alike, strict=True)))
+        return [
+            self._join(tasks, each, node[ready], node[done])
+            for each, node, (ready, done) in zip(alike, found, made, strict=True)
+        ]
 
-        # A member is ready after its own makers, or all of its group's, and after makers that are no members.
-        inside = maker >= 0
-        ready = builder.barriers((devices, groups), label=over.label)
-        builder.depend(tasks[bucket.producers[inside]], ready[maker[inside]])
-        idle = np.flatnonzero(np.bincount(maker[inside], minlength=devices) == 0)
-        builder.depend(tasks[bucket.producers[inside], None], ready[idle])
-        builder.depend(tasks[bucket.producers[~inside], None], ready)
+    def _add_alike(self, builder: TaskBuilder, numbers: list[int], groups: int) -> tuple[Nodes, Nodes]:
+        """Add collectives of buckets of one form to a builder; what they wait for, and what waits, is left.
 
-        # One ring through the members of all groups, or tiers of rings. [1, *tiers, devices]
-        rings = Rings(
+        Returns
+        -------
+        Where each member is to be ready, and where it has the sum. [buckets, devices, groups] each
+        """
+        over, plan = self.over, self.over.plan
+        buckets = [over.template.buckets[number] for number in numbers]
+        devices, of_experts = len(buckets[0].devices), buckets[0].of_experts
+        ready = builder.barriers((len(buckets), devices, groups), label=over.label)
+
+        # Of experts each bucket has a ring for each group of replicas with the same ones.
+        rings_each = plan.ep if of_experts else 1
+        size_bytes = np.array([bucket.size_bytes for bucket in buckets])[:, None]
+        rings = attrs.evolve(
+            over.rings(np.array(numbers, dtype=np.int32).repeat(rings_each)),
             builder=builder,
-            steps=over.plan.ring_steps,
-            priority=over.priority + number,
-            label=over.label,
-            counter_rotating=over.plan.counter_rotating,
-            orders=() if bucket.of_experts else self.orders,
-            tier_orders=() if bucket.of_experts else self.tier_orders,
-            library=over.library,
+            counter_rotating=plan.counter_rotating,
+            orders=() if of_experts else self.orders,
+            tier_orders=() if of_experts else self.tier_orders,
             in_network=over.in_network,
         )
-        members, waits = over.gpus[list(bucket.devices)].T, ready.T
-        if bucket.of_experts:
-            # One ring for each group of replicas with the same experts. [ep, replicas / ep, devices]
-            members, waits = by_experts(members, over.plan), by_experts(waits, over.plan)
-            sums = rings.all_reduce(members, bucket.size_bytes, waits, made=waits.shape[1])
-            done = from_experts(sums, over.plan).T
-        else:
-            made = groups // math.prod(self.tiers[1:])
-            waits = waits.reshape(1, made, *self.tiers[1:], devices)
-            members = members.reshape(1, *self.tiers, devices)
-            done = rings.all_reduce(members, bucket.size_bytes, waits, made=made).reshape(groups, devices).T
-        over.step.wait(done[user], bucket.consumers)
+        # One ring through the members of all groups, or tiers of rings: [buckets, groups, devices], in which
+        # groups become [ep, replicas / ep] or tiers.
+        members = over.gpus[np.array([bucket.devices for bucket in buckets])].swapaxes(1, 2)
+        waits = ready.swapaxes(1, 2)
+        if of_experts:
+            members, waits = by_experts(members, plan, axis=1), by_experts(waits, plan, axis=1)
+            rows = waits.reshape(-1, *waits.shape[2:])
+            sums = rings.all_reduce(
+                members.reshape(-1, *members.shape[2:]),
+                size_bytes.repeat(rings_each, axis=0),
+                rows,
+                made=rows.shape[1],
+            )
+            return ready, from_experts(sums.reshape(waits.shape), plan, axis=1).swapaxes(1, 2)
+        made = groups // math.prod(self.tiers[1:])
+        sums = rings.all_reduce(
+            members.reshape(len(buckets), *self.tiers, devices),
+            size_bytes,
+            waits.reshape(len(buckets), made, *self.tiers[1:], devices),
+            made=made,
+        )
+        return ready, sums.reshape(waits.shape).swapaxes(1, 2)
+
+    def _join(self, tasks: Nodes, numbers: list[int], ready: Nodes, done: Nodes) -> Nodes:
+        """Make members wait for makers of gradients, and users for members; return where these are done.
+
+        All are [buckets, devices, groups].
+
+        A member that makes none of the gradients joins in when all makers of its group are done. It
+        waits for makers that are no members too: these did the same as the member did.
+        """
+        over = self.over
+        buckets, device = [over.template.buckets[number] for number in numbers], over.template.group.device
+        every, devices = np.arange(len(buckets)), ready.shape[1]
+
+        # Bucket of each of its makers and users, and these [pairs]; column of each device among the members
+        # of a bucket, -1 for none [buckets, replica]; of makers and users [pairs].
+        made_by, makers = pairs([bucket.producers for bucket in buckets])
+        used_by, users = pairs([bucket.consumers for bucket in buckets])
+        column = np.full((len(buckets), over.plan.replica_gpus), -1)
+        column[every[:, None], [bucket.devices for bucket in buckets]] = np.arange(devices)
+        maker, user = column[made_by, device[makers]], column[used_by, device[users]]
+
+        # Whether a member waits for a maker [pairs, devices]: for its own, or if it has none for all of its
+        # group's, and for makers that are no members.
+        own = maker[:, None] == np.arange(devices)
+        idle = np.ones((len(buckets), devices), dtype=np.bool_)
+        idle[made_by[maker >= 0], maker[maker >= 0]] = False
+        pair, member = np.nonzero(own | idle[made_by] | (maker < 0)[:, None])
+        over.builder.depend(tasks[makers[pair]], ready[made_by[pair], member])
+        over.step.wait(done[used_by, user], users)
         return done
 
 

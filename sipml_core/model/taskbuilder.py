@@ -86,6 +86,64 @@ class TaskBuilder:
         if first.size:
             self._edges.append((first, second))  # type: ignore[arg-type]
 
+    def append(self, parts: Sequence[tuple[TaskBuilder, Sequence[int]]]) -> list[Nodes]:
+        """Take over what other builders have, numbered thing after thing.
+
+        Parameters
+        ----------
+        parts
+            Builders, each with the numbers of the things that it has, in order. Each call added equally many
+            nodes for all of these, those of the first thing first.
+
+        Returns
+        -------
+        The new number of each node, for each builder: to be indexed by the old ones.
+
+        Examples
+        --------
+        A builder has two transfers for each of the things 0 and 2, another one for thing 1.
+
+        >>> both, one, builder = TaskBuilder(2), TaskBuilder(2), TaskBuilder(2)
+        >>> both.transfers(0, 1, [5.0, 25.0], 0).tolist(), both.transfers(1, 0, [6.0, 26.0], 0).tolist()
+        ([-1, -2], [-3, -4])
+        >>> one.transfers(0, 1, [15.0], 0).tolist()
+        [-1]
+        >>> of_both, of_one = builder.append([(both, [0, 2]), (one, [1])])
+        >>> of_both[[-1, -2, -3, -4]].tolist(), of_one[[-1]].tolist()
+        ([-1, -4, -2, -5], [-3])
+        >>> builder.build().size_bytes.tolist()
+        [5.0, 6.0, 15.0, 25.0, 26.0]
+        """
+        task_order = _thing_after_thing([(part._tasks, things) for part, things in parts])
+        send_order = _thing_after_thing([(part._transfers, things) for part, things in parts])
+
+        # New numbers of all tasks, and of all transfers, of one part after the other.
+        tasks, sends = np.empty_like(task_order), np.empty_like(send_order)
+        tasks[task_order] = np.arange(self._task_count, self._task_count + len(tasks))
+        sends[send_order] = ~np.arange(self._transfer_count, self._transfer_count + len(sends))
+        numbers, task, send, startup_us = [], 0, 0, np.zeros(len(sends))
+        for part, _ in parts:
+            task_end, send_end = task + part._task_count, send + part._transfer_count
+            # What the first transfer, -1, became stands last.
+            number = np.concatenate([tasks[task:task_end], sends[send:send_end][::-1]]).astype(np.int32)
+            self._edges += [(number[before], number[after]) for before, after in part._edges]
+            numbers.append(number)
+            for first, values in part._startups:
+                startup_us[send + first : send + first + len(values)] = values
+            task, send = task_end, send_end
+
+        if startup_us.any():
+            self._startups.append((self._transfer_count, startup_us[send_order]))
+        for own, order, width, chunks in (
+            (self._tasks, task_order, 4, [chunk for part, _ in parts for chunk in part._tasks]),
+            (self._transfers, send_order, 6, [chunk for part, _ in parts for chunk in part._transfers]),
+        ):
+            if chunks:
+                own.append(tuple(column[order] for column in _joined(chunks, width)))
+        self._task_count += len(tasks)
+        self._transfer_count += len(sends)
+        return numbers
+
     def build(self, marks: ArrayLike = ()) -> TaskGraph:
         """The finished graph, once; repeated dependencies are kept once, successors in order of id.
 
@@ -180,6 +238,23 @@ def _column(array: NDArray[np.generic], shape: tuple[int, ...], kind: type) -> N
     column: NDArray[np.generic] = np.empty(shape, dtype=kind)
     column[...] = array
     return column.reshape(-1)
+
+
+def _thing_after_thing(
+    parts: Sequence[tuple[Sequence[tuple[NDArray[np.generic], ...]], Sequence[int]]],
+) -> NDArray[np.int64]:
+    """Return the order in which nodes of chunks, each of all things in turn, stand thing after thing.
+
+    >>> chunk = (np.zeros(2),)
+    >>> _thing_after_thing([([chunk, chunk], [0, 1])]).tolist()
+    [0, 2, 1, 3]
+    """
+    things = [
+        np.repeat(np.asarray(things), len(chunk[0]) // len(things))
+        for chunks, things in parts
+        for chunk in chunks
+    ]
+    return np.argsort(np.concatenate([np.zeros(0, dtype=np.int64), *things]), kind="stable")
 
 
 def _joined(chunks: list[tuple[NDArray[np.generic], ...]], width: int) -> list[NDArray[np.generic]]:

@@ -8,8 +8,9 @@ which of them would run an experiment must never depend on the order of installa
 
 from __future__ import annotations
 
+import inspect
 import os
-from collections.abc import Iterable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from functools import cache
 from importlib.metadata import Distribution, EntryPoint, entry_points
 from pkgutil import resolve_name
@@ -309,6 +310,10 @@ def _fault(component: Any, base: type[Component]) -> str | None:
     missing = sorted(getattr(component, "__abstractmethods__", ()))
     if missing:
         return f"it does not define {', '.join(missing)}"
+    for method, wanted in vars(base).items():
+        misfit = _misfit(getattr(component, method), wanted) if inspect.isfunction(wanted) else None
+        if misfit is not None:
+            return f"its {method}{misfit} is called as {method}{inspect.signature(wanted)}"
     for attribute, example in (("name", "fat-tree"), ("summary", "one line for lists")):
         if not isinstance(getattr(component, attribute, None), str):
             return f"its {attribute!r} must be a text: give the class {attribute} = {example!r}"
@@ -324,6 +329,21 @@ def _fault(component: Any, base: type[Component]) -> str | None:
                 f"its option {field.name!r} has no doc: declare it with "
                 "sipml_core.fields.option(..., doc='what it is')"
             )
+    return None
+
+
+def _misfit(method: Any, wanted: Callable[..., Any]) -> inspect.Signature | None:
+    """Return the parameters of a method that cannot be called as the interface calls it; None: it can."""
+    if not inspect.isfunction(method) or method is wanted:
+        return None
+    parameters = inspect.signature(wanted).parameters.values()
+    by_name = {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
+    by_place = [None for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
+    theirs = inspect.signature(method)
+    try:
+        theirs.bind(*by_place, **by_name)
+    except TypeError:
+        return theirs
     return None
 
 

@@ -173,6 +173,14 @@ def search_footnotes(result: SearchResult) -> list[str]:
             rows = result.of(workload, topology)
             reason = next(row.reason for row in reversed(rows) if row.status == "infeasible")
             lines.append(f"{workload} on {topology}: no candidate can run; the last one: {reason}")
+    for workload, topology in without:
+        doubts = result.doubted_by(workload, topology)
+        if doubts:
+            among = len([row for row in result.of(workload, topology) if row.iteration_us]) + len(doubts)
+            lines.append(
+                f"{workload} on {topology}: by estimate {len(doubts)} more beat the winner, and were not "
+                f"simulated; search.top = {among} simulates them"
+            )
     gains = {case: result.gain_of_rounds(*case) for case in without}
     told = [
         f"{workload} on {topology} {f'{gain:.1%} less' if gain else 'no gain'}"

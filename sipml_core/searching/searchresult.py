@@ -106,6 +106,16 @@ class SearchResult:
             return None
         return 1 - min(times_s) / min(once_s)
 
+    def doubted_by(self, workload: str, topology: str) -> list[SearchRow]:
+        """Rows that were only estimated, and by that beat the winner; none where nothing could run."""
+        rows = self.of(workload, topology)
+        best_s = min((row.time_to_goal_s for row in rows if row.time_to_goal_s is not None), default=0.0)
+        return [
+            row
+            for row in rows
+            if row.status == "estimated" and row.estimate_s is not None and row.estimate_s < best_s
+        ]
+
     def winner(self, workload: str, topology: str) -> CaseResult | None:
         """The best simulated case, if any candidate can run."""
         found = [case for case in self.best if (case.workload, case.topology) == (workload, topology)]

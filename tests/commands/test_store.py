@@ -31,6 +31,9 @@ def test_files_that_no_longer_count_are_told(tmp_path):
 
 
 def test_a_size_that_is_none_is_refused(tmp_path):
+    answer = CliRunner().invoke(main, ["store", "--store", str(tmp_path), "--down-to", "-1 GB"])
+    assert answer.exit_code == 2
+    assert answer.stderr == "sipml: --down-to must be at least 0 B, got '-1 GB'\n"
     answer = CliRunner().invoke(main, ["store", "--store", str(tmp_path), "--down-to", "small"])
     assert answer.exit_code == 2
     assert answer.stderr.startswith("sipml: --down-to must be")

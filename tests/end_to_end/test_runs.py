@@ -335,6 +335,8 @@ class Broken(Topology):
     def build(self, cluster):
         if self.options.how == "build":
             raise ZeroDivisionError("no hops")
+        if self.options.how == "exit":
+            raise SystemExit(0)
         if self.options.how == "none":
             return None
         if self.options.how == "route":
@@ -350,6 +352,7 @@ class Broken(Topology):
     ("how", "reason"),
     [
         ("build", "failed: ZeroDivisionError: no hops"),
+        ("exit", "failed: SystemExit: 0"),
         ("none", "build returned a NoneType, not a Fabric"),
         ("route", "route returned a NoneType, not Routes"),
         ("late", "failed: ZeroDivisionError: division by zero"),

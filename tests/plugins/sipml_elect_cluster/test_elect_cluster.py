@@ -63,10 +63,17 @@ def test_oversubscription_divides_what_the_servers_gpus_send_together():
     assert any("2 Tbps per server" in note for note in cluster.words.notes)
 
 
+def test_how_much_more_its_gpus_send_than_an_uplink_carries_is_said():
+    """8 GPUs at 1000 Gbps over 400; not of one server, nor of uplinks that carry it all."""
+    assert fabric(gpus=16).words.notes == ("oversubscription 20:1: 400 Gbps per server",)
+    assert fabric(gpus=16, uplink_gbps=8000).words.notes == ()
+    assert fabric(gpus=8).words.notes == ()
+
+
 def test_an_uneven_last_server_is_allowed_and_reported():
     cluster = fabric(gpus=11)
     assert "the last server holds 3 GPUs, the others 8" in cluster.words.notes
-    assert fabric(gpus=16).words.notes == ()
+    assert not any("last server" in note for note in fabric(gpus=16).words.notes)
     assert crossed(cluster, 10, 0)[1] == "uplink of server 1"
 
 

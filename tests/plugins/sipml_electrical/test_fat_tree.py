@@ -30,6 +30,31 @@ def test_switches_have_as_few_ports_as_will_do(build, gpus, layers, ports):
     assert build("fat-tree", gpus, layers=layers).words.notes[0].startswith(f"switches of {ports} ports")
 
 
+@pytest.mark.parametrize("layers", [2, 3])
+@pytest.mark.parametrize("ratio", [1.5, 3])
+@pytest.mark.parametrize("gpus", [16, 64, 256])
+def test_a_tree_has_the_oversubscription_that_is_asked_for(build, gpus, ratio, layers):
+    """What a leaf's GPUs can send is so many times what leads up from it."""
+    fabric = build("fat-tree", gpus, layers=layers, oversubscription=ratio, routing="spray")
+    gbps = {fabric.words.link_names(link): fabric.link_gbps[link] for link in range(fabric.fixed_links)}
+    into = np.flatnonzero(fabric.link_head == fabric.link_head[0])  # the leaf of GPU 0
+    below = sum(fabric.link_gbps[link] for link in into if fabric.link_tail[link] < gpus)
+    assert below / gbps["leaf 0 up"] == pytest.approx(ratio)
+
+
+@pytest.mark.parametrize(("gpus", "ports"), [(32, 16), (256, 32)])
+def test_leaves_hold_whole_servers(build, gpus, ports):
+    """Half of the ports are for GPUs: 8, and 16 where 32 leaves of 8 are too many for 16 ports."""
+    fabric = build("fat-tree", gpus, layers=2, server_gpus=8)
+    assert fabric.words.notes[0].startswith(f"switches of {ports} ports")
+
+
+def test_a_number_of_ports_that_does_not_give_the_ratio_says_so(build):
+    """10 ports are 8 down and 2 up, not 3:1."""
+    (note,) = build("fat-tree", 16, layers=2, ports=10, oversubscription=3).words.notes
+    assert note.endswith("4:1 oversubscribed (3:1 asked)")
+
+
 def test_flows_that_are_hashed_to_the_same_uplink_share_it(build, crossed, time_us):
     """Leaf 0 has two GPUs and two uplinks: both send 1 MB to the other pod, in 10 us or in 20."""
     seen = {}

@@ -117,6 +117,10 @@ def test_a_sound_plugin_offers_its_topology(install, found):
         (sound().replace("return [Net]", "raise KeyError('x')"), "sipml_topologies failed: KeyError: 'x'"),
         (sound().replace("[Net]", "[Net(None), 3]"), "left out: it is no subclass of Topology"),
         (sound().replace("def build", "def built"), "left out: it does not define build"),
+        (
+            sound().replace("def build(self, cluster)", "def build(self)"),
+            r"left out: its build\(self\).* is called as build\(self, cluster",
+        ),
         (sound().replace('name = "net"', "name = 3"), "its 'name' must be a text: give the class name = 'fa"),
         (sound().replace('summary = "a network"', "Options = dict"), "its 'summary' must be a text"),
         (sound().replace('name = "net"', 'name = "net"; Options = dict'), "Options must be an attrs class"),
