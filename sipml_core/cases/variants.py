@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterable, Sequence
 from typing import Any
 
@@ -14,7 +13,7 @@ from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import DegreesOfWorkload, balanced_graph, op_graph, op_layout, placed, slice_times
 from sipml_core.errors import ConfigError, InfeasibleError
-from sipml_core.fields import format_bytes
+from sipml_core.fields import format_count
 from sipml_core.lowering import MemoryUse, Trees, check_parameters, memory_need, replica_tasks
 from sipml_core.model import (
     Fabric,
@@ -32,8 +31,8 @@ from sipml_core.partition import Layout, SliceTimes
 from sipml_core.placement import check_reach, expert_grid, grid_peers, placement_limits
 from sipml_core.plugin import AllReduce, Exchange, WeightedOrder, WeightedRing
 
-#: What a task of the simulation takes in arrays of numbers, before anything is sent. [bytes]
-LEAST_TASK_BYTES = 64
+#: Tasks of a replica, at most: they take 64 bytes each, before anything is sent.
+MOST_TASKS = 500_000_000
 #: Members of a group, at most, between which links without a switch are looked for.
 MAX_LINKED = 64
 
@@ -232,36 +231,28 @@ def check_room(case: Case, reuse: Reuse) -> None:
     check_parameters(graph, case.plan, case.gpu.memory_bytes, _degrees_of(case))
 
 
-def refuse_size(plan: Plan, sub_ops: int, machine_bytes: float | None) -> None:
-    """Refuse what no run on this machine could hold, before anything of its size is made.
+def refuse_size(plan: Plan, sub_ops: int) -> None:
+    """Refuse what is too large to simulate, before anything of its size is made.
 
-    One replica alone has a task for each sub-op of each micro-batch, of `LEAST_TASK_BYTES` or more.
+    A replica has a task for each sub-op of each micro-batch. The limit is the same on all machines, for
+    results are shared between them.
 
     >>> refuse_size(
-    ...     Plan(mp=1, dp=1, global_batch=10**9, micro_batch=1), 1200, 25e9
+    ...     Plan(mp=1, dp=1, global_batch=10**9, micro_batch=1), 1200
     ... )  # doctest: +ELLIPSIS
     Traceback (most recent call last):
-    sipml_core.errors.InfeasibleError: simulating 1000000000 micro-batches of 1200 sub-ops takes 76.8 TB ...
+    sipml_core.errors.InfeasibleError: 1000000000 micro-batches of 1200 sub-ops are 1.2 trillion tasks ...
     """
-    passes = plan.micro_batches * plan.iterations
-    least_bytes = float(LEAST_TASK_BYTES * sub_ops * passes)
-    if machine_bytes is None or least_bytes <= machine_bytes:
+    tasks = sub_ops * plan.micro_batches * plan.iterations
+    if tasks <= MOST_TASKS:
         return
-    what = f"{plan.micro_batches} micro-batches" if plan.micro_batches > 1 else f"{passes} iterations"
-    also = f" in {plan.iterations} iterations" if plan.micro_batches > 1 and plan.iterations > 1 else ""
-    helps = "raise micro_batch or dp, or lower global_batch" if plan.micro_batches > 1 else "lower iterations"
+    what, helps = f"{plan.iterations} iterations", "lower iterations"
+    if plan.micro_batches > 1:
+        what, helps = f"{plan.micro_batches} micro-batches", "raise micro_batch or dp, or lower global_batch"
     raise InfeasibleError(
-        f"simulating {what} of {sub_ops} sub-ops{also} takes {format_bytes(least_bytes)} of memory or more, "
-        f"and this machine has {format_bytes(machine_bytes)}: {helps}"
+        f"{what} of {sub_ops} sub-ops are {format_count(tasks)} tasks of each replica, and a simulation has "
+        f"{format_count(MOST_TASKS)} at most: {helps}"
     )
-
-
-def machine_bytes() -> float | None:
-    """Return the memory of this machine; None where it does not say. [bytes]"""
-    try:
-        return float(os.sysconf("SC_PAGE_SIZE")) * os.sysconf("SC_PHYS_PAGES")
-    except (ValueError, OSError, AttributeError):
-        return None
 
 
 def chosen_layouts(case: Case, prices: Iterable[Prices], reuse: Reuse) -> dict[Layout, Prices]:
@@ -292,7 +283,7 @@ def variants_of(
     graph, times = _ops_of(case, reuse)
     cluster = case.interconnect.cluster.without_network()
     balanced = reuse(balanced_graph, graph, layout, case.gpu, cluster, plan, times)
-    refuse_size(plan, len(balanced.duration_us), machine_bytes())
+    refuse_size(plan, len(balanced.duration_us))
     found = []
     for all_reduce, limits in exchanging.all_reduces:
         placement = reuse(placed, case.job.placer, balanced, limits, plan)

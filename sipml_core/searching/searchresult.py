@@ -107,7 +107,7 @@ class SearchResult:
         return 1 - min(times_s) / min(once_s)
 
     def doubted_by(self, workload: str, topology: str) -> list[SearchRow]:
-        """Rows that were only estimated, and by that beat the winner; none where nothing could run."""
+        """Return rows that were only estimated, and by that beat the winner; none where nothing ran."""
         rows = self.of(workload, topology)
         best_s = min((row.time_to_goal_s for row in rows if row.time_to_goal_s is not None), default=0.0)
         return [
