@@ -13,7 +13,7 @@ from sipml_core.cases.clock import Clock
 from sipml_core.cases.comparing import Attempt, Comparison, comparisons, outcome_of
 from sipml_core.cases.compilation import CaseTraffic, case_layouts, case_traffic, compile_case
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
-from sipml_core.cases.preparation import CompiledCase, PreparedCase, prepared_variant
+from sipml_core.cases.preparation import CompiledCase, PreparedCase, jobs_kept, prepared_variant
 from sipml_core.cases.provenance import hashes_of_files, package_versions, versions
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import ExperimentRun, run_experiment, with_speedups
@@ -72,6 +72,7 @@ __all__ = [
     "gains",
     "goal_of",
     "hashes_of_files",
+    "jobs_kept",
     "model_parts",
     "op_graph",
     "op_layout",

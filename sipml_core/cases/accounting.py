@@ -234,28 +234,26 @@ def _unmeasured(compiled: CompiledCase) -> Iterator[str]:
 
 
 def _unused(compiled: CompiledCase) -> Iterator[str]:
-    """Yield a note where the experiment chose an estimator or a rule of demand that is never asked."""
+    """Yield a note for the estimator, and each key about circuits, that the experiment chose in vain."""
     interconnect, control = compiled.case.interconnect, compiled.fabric.circuits
+    keys, layout = interconnect.circuit_keys, compiled.case.job.table.layout
     name = interconnect.estimator.name if interconnect.estimator else None
     usual = interconnect.scheduler.estimator if interconnect.scheduler else None
-    if name != usual and (control is None or control.interval_us is None):
-        why = "there are no circuits" if control is None else "circuits are set once, for the whole traffic"
+    none = "there are no circuits"
+    replanned = control is not None and control.interval_us is not None
+    if name != usual and not replanned:
+        why = none if control is None else "circuits are set once, for the whole traffic"
         yield f"estimator {name!r} is not used: {why}"
-    elif name != usual and interconnect.circuit_keys.replan not in ("interval", "auto"):
+    elif name != usual and keys.replan not in ("interval", "auto"):
         yield f"estimator {name!r} is not used: circuits are planned for the traffic of each phase"
-    replan = interconnect.circuit_keys.replan
-    if replan != "interval" and (control is None or control.interval_us is None):
-        why = "there are no circuits" if control is None else "circuits are set once; give interval_us"
-        yield f"replan {replan!r} is not used: {why}"
-    if interconnect.circuit_keys.replan_above and (control is None or control.interval_us is None):
-        why = "there are no circuits" if control is None else "circuits are set once; give interval_us"
-        yield f"replan_above {interconnect.circuit_keys.replan_above:g} is not used: {why}"
-    if control is None and interconnect.circuit_keys.demand != "bytes":
-        yield f"demand {interconnect.circuit_keys.demand!r} is not used: there are no circuits"
-    if (interconnect.circuit_keys.rounds or 1) > 1:
-        layout = compiled.case.job.table.layout
-        if control is None:
-            yield f"rounds {interconnect.circuit_keys.rounds} is not used: there are no circuits"
-        elif layout != "auto" or compiled.plan.mp == 1:
-            why = "mp is 1" if compiled.plan.mp == 1 else f"layout {layout!r} is not chosen by prices"
-            yield f"rounds {interconnect.circuit_keys.rounds} is not used: {why}"
+    if not replanned:
+        why = none if control is None else "circuits are set once; give interval_us"
+        if keys.replan != "interval":
+            yield f"replan {keys.replan!r} is not used: {why}"
+        if keys.replan_above:
+            yield f"replan_above {keys.replan_above:g} is not used: {why}"
+    if keys.demand != "bytes" and control is None:
+        yield f"demand {keys.demand!r} is not used: {none}"
+    if (keys.rounds or 1) > 1 and (control is None or layout != "auto" or compiled.plan.mp == 1):
+        chosen = "mp is 1" if compiled.plan.mp == 1 else f"layout {layout!r} is not chosen by prices"
+        yield f"rounds {keys.rounds} is not used: {none if control is None else chosen}"

@@ -85,10 +85,8 @@ def prepare_case(case: Case, reuse: Reuse) -> list[PreparedCase]:
         In no variant does the plan fit the memory, the degree and the reach of the interconnect, with a
         route for each pair that must talk.
     """
-    found = _in_each_variant(case, reuse, prepared_by_rules)
-    rounds = case.interconnect.circuit_keys.rounds or 1
-    later = _later_rounds(found, prepared_by_rules, rounds, reuse)
-    return [*found, *(attrs.evolve(each, round=number) for number, made in later for each in made)]
+    rounds = _in_all_rounds(case, reuse, prepared_by_rules)
+    return [attrs.evolve(each, round=number) for number, made in rounds for each in made]
 
 
 def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
@@ -103,9 +101,7 @@ def compile_case(case: Case, reuse: Reuse) -> list[CompiledCase]:
 
 
 def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
-    """Return what each variant would send, with the circuits of the whole job's traffic.
-
-    With the layouts of later rounds.
+    """Return what each variant would send, those of later rounds too, with circuits for the whole job.
 
     Raises
     ------
@@ -116,9 +112,7 @@ def case_traffic(case: Case, reuse: Reuse) -> list[CaseTraffic]:
     def step(variant: Variant, reuse: Reuse) -> list[CaseTraffic]:
         return [variant_traffic(variant, reuse)]
 
-    found = _in_each_variant(case, reuse, step)
-    rounds = case.interconnect.circuit_keys.rounds or 1
-    return [*found, *(each for _, made in _later_rounds(found, step, rounds, reuse) for each in made)]
+    return [each for _, made in _in_all_rounds(case, reuse, step) for each in made]
 
 
 def case_layouts(case: Case, reuse: Reuse) -> dict[Layout, Prices]:
@@ -170,6 +164,15 @@ def _in_each_variant(case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], 
     if not found:
         raise refusals[0]  # on circuits that of the chain, which is the least limited
     return found
+
+
+def _in_all_rounds(
+    case: Case, reuse: Reuse, step: Callable[[Variant, Reuse], list[P]]
+) -> Iterator[tuple[int, list[P]]]:
+    """Yield the number of each round in which layout and circuits are chosen, and what `step` makes in it."""
+    first = _in_each_variant(case, reuse, step)
+    yield 1, first
+    yield from _later_rounds(first, step, case.interconnect.circuit_keys.rounds or 1, reuse)
 
 
 def _later_rounds(

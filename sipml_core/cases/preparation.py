@@ -17,9 +17,10 @@ from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, Symmet
 from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
 from sipml_core.scheduling import BYTES, DemandRule, PhasedCircuits, ScheduledCircuits
 
-#: Nodes of the tasks, together, that are kept for cases that share them; those of the last one always are.
+#: Nodes of the tasks of first groups, together, that are kept for cases that share them; and how many jobs'.
 MOST_NODES_KEPT = 2_000_000
-#: The same of two jobs of which every GPU is simulated.
+MOST_JOBS_KEPT = 8
+#: Nodes of a job of which every GPU is simulated, up to which the tasks of two are kept.
 MOST_NODES_OF_TWO_WHOLE = 4_000_000
 
 
@@ -128,6 +129,15 @@ class PreparedCase:
             attrs.evolve(self, circuits=each, made=attrs.evolve(self.made or self.make(), circuits=each))
             for each in others
         ]
+
+
+def jobs_kept(nodes: int) -> int:
+    """Return of how many jobs the tasks of first groups, so many nodes, are kept: of the last one always.
+
+    >>> jobs_kept(1000), jobs_kept(700_000), jobs_kept(5_000_000)
+    (8, 2, 1)
+    """
+    return min(MOST_JOBS_KEPT, max(1, MOST_NODES_KEPT // nodes))
 
 
 def prepared_variant(
@@ -248,8 +258,7 @@ def _of_first_groups(
     lowering = found.pairs.lowering
 
     def kept(lowering: Lowering, groups: int) -> TaskGraph:
-        keep = min(8, max(1, MOST_NODES_KEPT // lowering.nodes(groups)))
-        return reuse(first_groups, lowering, groups, keep=keep)
+        return reuse(first_groups, lowering, groups, keep=jobs_kept(lowering.nodes(groups)))
 
     folded = found.folded(kept)
     return CompiledCase(

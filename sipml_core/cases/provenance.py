@@ -9,6 +9,7 @@ from pathlib import Path
 
 from sipml_core import __version__
 from sipml_core.experiment import Experiment, components_of, files_of
+from sipml_core.fields import sha256_of
 
 #: Packages that decide numbers.
 PACKAGES = ("numpy", "highspy", "networkx")
@@ -53,10 +54,4 @@ def _version(name: str) -> str:
 def hashes_of_files(experiment: Experiment) -> dict[str, str]:
     """Return the SHA-256 of each file that an option names, by its absolute name."""
     names = {name for component in components_of(experiment) for name in files_of(component)}
-    return {name: _sha256(Path(name)) for name in sorted(names) if Path(name).is_file()}
-
-
-def _sha256(path: Path) -> str:
-    import hashlib  # only here: it loads OpenSSL, and few experiments name files
-
-    return hashlib.sha256(path.read_bytes()).hexdigest()
+    return {name: sha256_of(Path(name).read_bytes()) for name in sorted(names) if Path(name).is_file()}

@@ -13,6 +13,7 @@ from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import DegreesOfWorkload, balanced_graph, op_graph, op_layout, placed, slice_times
 from sipml_core.errors import ConfigError, InfeasibleError
+from sipml_core.fields import format_count
 from sipml_core.lowering import MemoryUse, Trees, check_parameters, memory_need, replica_tasks
 from sipml_core.model import (
     Fabric,
@@ -30,6 +31,8 @@ from sipml_core.partition import Layout, SliceTimes
 from sipml_core.placement import check_reach, expert_grid, grid_peers, placement_limits
 from sipml_core.plugin import AllReduce, Exchange, WeightedOrder, WeightedRing
 
+#: Tasks of a replica, at most: they take 64 bytes each, before anything is sent.
+MOST_TASKS = 500_000_000
 #: Members of a group, at most, between which links without a switch are looked for.
 MAX_LINKED = 64
 
@@ -228,6 +231,30 @@ def check_room(case: Case, reuse: Reuse) -> None:
     check_parameters(graph, case.plan, case.gpu.memory_bytes, _degrees_of(case))
 
 
+def refuse_size(plan: Plan, sub_ops: int) -> None:
+    """Refuse what is too large to simulate, before anything of its size is made.
+
+    A replica has a task for each sub-op of each micro-batch. The limit is the same on all machines, for
+    results are shared between them.
+
+    >>> refuse_size(
+    ...     Plan(mp=1, dp=1, global_batch=10**9, micro_batch=1), 1200
+    ... )  # doctest: +ELLIPSIS
+    Traceback (most recent call last):
+    sipml_core.errors.InfeasibleError: 1000000000 micro-batches of 1200 sub-ops are 1.2 trillion tasks ...
+    """
+    tasks = sub_ops * plan.micro_batches * plan.iterations
+    if tasks <= MOST_TASKS:
+        return
+    what, helps = f"{plan.iterations} iterations", "lower iterations"
+    if plan.micro_batches > 1:
+        what, helps = f"{plan.micro_batches} micro-batches", "raise micro_batch or dp, or lower global_batch"
+    raise InfeasibleError(
+        f"{what} of {sub_ops} sub-ops are {format_count(tasks)} tasks of each replica, and a simulation has "
+        f"{format_count(MOST_TASKS)} at most: {helps}"
+    )
+
+
 def chosen_layouts(case: Case, prices: Iterable[Prices], reuse: Reuse) -> dict[Layout, Prices]:
     """Return each layout that prices choose, once, with the first of the prices that choose it."""
     plan, named, cluster = case.plan, case.job.table.layout, case.interconnect.cluster.without_network()
@@ -256,6 +283,7 @@ def variants_of(
     graph, times = _ops_of(case, reuse)
     cluster = case.interconnect.cluster.without_network()
     balanced = reuse(balanced_graph, graph, layout, case.gpu, cluster, plan, times)
+    refuse_size(plan, len(balanced.duration_us))
     found = []
     for all_reduce, limits in exchanging.all_reduces:
         placement = reuse(placed, case.job.placer, balanced, limits, plan)

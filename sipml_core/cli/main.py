@@ -59,7 +59,8 @@ def _answer(error: BaseException) -> tuple[str, int] | None:
         refused = isinstance(error, (ConfigError, InfeasibleError, PluginError))
         return str(error), REFUSED if refused else FAILED
     if isinstance(error, MemoryError):
-        return f"there is not enough memory: {error}{left_behind()}", FAILED
+        why = f": {error}" if str(error) else ""
+        return f"there is not enough memory{why}{left_behind()}", FAILED
     if isinstance(error, OSError):
         return f"input or output failed: {error}{left_behind()}", FAILED
     return None

@@ -21,7 +21,7 @@ from sipml_core.fields.checks import (
 )
 from sipml_core.fields.csvtable import read_table
 from sipml_core.fields.options import option
-from sipml_core.fields.paths import FileText, absolute_paths, file_path, names_file
+from sipml_core.fields.paths import FileText, absolute_paths, file_path, names_file, sha256_of
 from sipml_core.fields.tomlfile import parse_toml, read_toml
 from sipml_core.fields.units import (
     BYTES_PER_US_PER_GBPS,
@@ -66,4 +66,5 @@ __all__ = [
     "positive",
     "read_table",
     "read_toml",
+    "sha256_of",
 ]

@@ -88,3 +88,10 @@ def _exists(file: Path) -> bool:
         return file.exists()
     except (OSError, ValueError):  # a name longer than file systems allow, or with a null character
         return False
+
+
+def sha256_of(content: bytes) -> str:
+    """Return the SHA-256 of the content of a file, as text."""
+    import hashlib  # only here: it loads OpenSSL, and few experiments name files
+
+    return hashlib.sha256(content).hexdigest()

@@ -45,7 +45,7 @@ class _Quantity:
     examples: str
 
     def parse(self, value: float | str) -> float:
-        """The value in the unit of numbers without one."""
+        """Return the value in the unit of numbers without one."""
         if isinstance(value, bool) or not isinstance(value, (int, float, str)):
             raise self.error(value)
         if not isinstance(value, str):
@@ -74,7 +74,7 @@ class _Quantity:
         return result
 
     def _readings(self, number: float, unit: str) -> Iterator[tuple[str, float]]:
-        """What a unit may mean whose small and capital letters were not meant: how to write it, its value."""
+        """Yield what a unit may mean, its letters small or capital: how to write that, and its value."""
         found: dict[float, str] = {}
         for known, scale in self.units.items():
             if known.lower() == unit.lower():
@@ -123,7 +123,7 @@ def parse_bytes(value: float | str) -> float:
 
 
 def format_us(time_us: float) -> str:
-    """A time for people: the unit that leaves one to three digits before the point."""
+    """Return a time for people, in the unit that leaves one to three digits before the point."""
     for limit, unit, scale in ((1e3, "us", 1.0), (1e6, "ms", 1e3), (60e6, "s", 1e6), (3600e6, "min", 60e6)):
         if abs(time_us) < limit:
             return f"{time_us / scale:.4g} {unit}"
@@ -131,7 +131,7 @@ def format_us(time_us: float) -> str:
 
 
 def format_bytes(size_bytes: float) -> str:
-    """A size for people, in powers of 1000."""
+    """Return a size for people, in powers of 1000."""
     for limit, unit, scale in ((1e3, "B", 1.0), (1e6, "kB", 1e3), (1e9, "MB", 1e6), (1e12, "GB", 1e9)):
         if abs(size_bytes) < limit:
             return f"{size_bytes / scale:.4g} {unit}"
@@ -139,14 +139,14 @@ def format_bytes(size_bytes: float) -> str:
 
 
 def format_gbps(bandwidth_gbps: float) -> str:
-    """A bandwidth for people."""
+    """Return a bandwidth for people."""
     if abs(bandwidth_gbps) < 1e3:
         return f"{bandwidth_gbps:.4g} Gbps"
     return f"{bandwidth_gbps / 1e3:.4g} Tbps"
 
 
 def format_number(number: float) -> str:
-    """A count or a rate for people: four digits, without an exponent below a trillion.
+    """Return a count or a rate for people: four digits, without an exponent below a trillion.
 
     >>> format_number(3153.4), format_number(76218.0), format_number(1.3529e7), format_number(0.012345)
     ('3153', '76 220', '13 530 000', '0.01235')
@@ -157,7 +157,7 @@ def format_number(number: float) -> str:
 
 
 def format_count(number: float) -> str:
-    """A large number in words.
+    """Return a large number in words.
 
     >>> format_count(300e9), format_count(1e6), format_count(1.5e12), format_count(500)
     ('300 billion', '1 million', '1.5 trillion', '500')

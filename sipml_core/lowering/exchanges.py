@@ -14,8 +14,8 @@ from numpy.typing import NDArray
 
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.transfers import Transfers
-from sipml_core.lowering.treesteps import Messages, Steps, Trees, packed, runs, tree_steps
-from sipml_core.model import parts_of
+from sipml_core.lowering.treesteps import Messages, Steps, Trees, packed, tree_steps
+from sipml_core.model import parts_of, ranges
 
 #: Steps that are put in order in one go, at least.
 _AT_ONCE = 1 << 18
@@ -196,7 +196,7 @@ def _furthest_first(steps: Steps, link: Indices, places: _Places, place: Indices
     position = np.empty(len(steps.of), dtype=np.int32)
     size = np.diff(steps.start)
     for some in _exchanges(places.exchange[places.of], size):
-        rows = runs(steps.start[some], size[some])
+        rows = ranges(steps.start[some], size[some])
         kind, old = steps.kind[rows], place[rows].astype(np.int64)
         order = _order(of_kind[kind] + of_place[old], keys)
         old += of_link[kind]

@@ -16,8 +16,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.lowering.treesteps import runs
-from sipml_core.model import Plan, TaskGraph
+from sipml_core.model import Plan, TaskGraph, ranges
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -80,7 +79,7 @@ class Forwarding(ABC):
         # The transfer that each new hop belongs to, and its row in `starts` and `ends`. [new hops]
         extra = hops - 1
         owner = np.repeat(far, extra)
-        row = np.repeat(offset - (np.cumsum(extra) - extra), extra) + np.arange(extra.sum())
+        row = ranges(offset, extra)
         src, dst = _on_first_groups(starts[row], ends[row], gpu_at, made)
 
         # Each hop pays the latency of all, as the last chunk crosses one after the other.
@@ -286,4 +285,4 @@ def _with_new(
     """
     at = np.flatnonzero(owns[one])
     count = owns[one[at]]
-    return new[runs(begin[one[at]], count)], np.repeat(other[at], count)
+    return new[ranges(begin[one[at]], count)], np.repeat(other[at], count)

@@ -14,7 +14,7 @@ from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices
 from sipml_core.lowering.passtasks import PassTasks, part_and_kind
 from sipml_core.lowering.schedules import PassKind
-from sipml_core.model import Plan, precision
+from sipml_core.model import Plan, precision, ranges
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -186,8 +186,7 @@ def _joined(
     order = np.argsort(other, kind="stable")
     start, stop = (np.searchsorted(other[order], key, side=side) for side in ("left", "right"))
     counts = stop - start
-    places = np.arange(counts.sum()) + np.repeat(start - (np.cumsum(counts) - counts), counts)
-    return np.repeat(unit, counts), order[places]
+    return np.repeat(unit, counts), order[ranges(start, counts)]
 
 
 def _of_pass(

@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.lowering.grouptasks import Indices
-from sipml_core.model import parts_of, sorted_unique
+from sipml_core.model import parts_of, ranges, sorted_unique
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -24,7 +24,7 @@ class Trees:
 
     @property
     def direct(self) -> bool:
-        """Whether everything goes from its maker to its user in one step."""
+        """Return whether everything goes from its maker to its user in one step."""
         roots = np.arange(len(self.parents))[:, None]
         return bool((self.parents == roots).all())
 
@@ -105,7 +105,7 @@ def tree_steps(messages: Messages, trees: Trees, devices: int) -> Steps:
 
     # The transfers of one message of each pattern; and for each transfer the one of these that is like it.
     pattern, example = _patterns(messages, by_message, begin)
-    few = by_message[runs(begin[example], size[example])]
+    few = by_message[ranges(begin[example], size[example])]
     few_begin = np.cumsum(size[example]) - size[example]
     like = few_begin[pattern[messages.message]] + place
     found = _steps(
@@ -271,16 +271,6 @@ def _depths(messages: Messages, trees: Trees) -> NDArray[np.int64]:
     if (found < 0).any():
         raise ValueError("parents of an exchange must lead to the root: they go in a circle")
     return found
-
-
-def runs(start: NDArray[Any], size: NDArray[Any]) -> NDArray[np.int64]:
-    """Return start, start + 1, ... of each run, one run after the other.
-
-    >>> runs(np.array([5, 2]), np.array([2, 3])).tolist()
-    [5, 6, 2, 3, 4]
-    """
-    first = np.cumsum(size) - size
-    return np.asarray(np.repeat(start - first, size) + np.arange(int(size.sum())))
 
 
 def packed(*columns: NDArray[Any]) -> NDArray[np.int64]:

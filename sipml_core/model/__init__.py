@@ -40,7 +40,7 @@ from sipml_core.model.opgraph import (
     Tensor,
 )
 from sipml_core.model.opwork import MatrixProduct, OpWork, op_work, region_elements
-from sipml_core.model.pairs import PairIndex, parts_of, sorted_unique
+from sipml_core.model.pairs import PairIndex, parts_of, ranges, sorted_unique
 from sipml_core.model.plan import Plan
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
@@ -154,6 +154,7 @@ __all__ = [
     "op_work",
     "parts_of",
     "precision",
+    "ranges",
     "recompute_level",
     "refuse_excess",
     "region_elements",

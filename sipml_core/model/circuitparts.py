@@ -14,7 +14,7 @@ from sipml_core.errors import ConfigError, PluginError
 from sipml_core.fields import int32_vector
 from sipml_core.model.circuits import CircuitControl, CircuitPlan
 from sipml_core.model.circuitview import job_circuits
-from sipml_core.model.pairs import PairIndex
+from sipml_core.model.pairs import PairIndex, ranges
 from sipml_core.model.traffic import TrafficMatrix
 
 
@@ -176,7 +176,7 @@ class CircuitParts(CircuitControl):
         order = np.argsort(gpu, kind="stable")
         count = np.bincount(gpu, minlength=self.gpus)
         found = np.full((self.gpus, int(count.max())), -1, np.int32)
-        column = np.arange(len(gpu)) - np.repeat(np.cumsum(count) - count, count)
+        column = ranges(np.zeros_like(count), count)
         found[gpu[order], column] = part[order]
         return found
 

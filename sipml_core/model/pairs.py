@@ -32,6 +32,16 @@ def parts_of(count: int, size: int = 1 << 18) -> list[slice]:
     return [slice(start, min(start + size, count)) for start in range(0, count, size)]
 
 
+def ranges(start: NDArray[Any], size: NDArray[Any]) -> NDArray[np.int64]:
+    """Return start, start + 1, ... of each of several ranges, one range after the other.
+
+    >>> ranges(np.array([5, 2]), np.array([2, 3])).tolist()
+    [5, 6, 2, 3, 4]
+    """
+    before = np.cumsum(size) - size
+    return np.asarray(np.repeat(start - before, size) + np.arange(int(size.sum())))
+
+
 @attrs.frozen
 class PairIndex:
     """Numbers the ordered pairs of `gpus` GPUs: pair (src, dst) is ``src * gpus + dst``.

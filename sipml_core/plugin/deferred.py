@@ -9,8 +9,8 @@ from typing import NamedTuple
 class Deferred(NamedTuple):
     """A class that a plugin offers by its name, to be imported when somebody asks for it.
 
-    A hook may return it in place of the class: a command then imports, of all that is installed, only what
-    its experiment names. What is wrong with the class is said then.
+    A hook may return it in place of the class, and never has to: a command then imports, of all that is
+    installed, only what its experiment names. What is wrong with the class is said then.
     """
 
     #: That of the class.
@@ -29,5 +29,5 @@ class Deferred(NamedTuple):
 
     @property
     def package(self) -> str:
-        """The top-level package that brings the class."""
+        """Return the top-level package that brings the class."""
         return self.where.partition(":")[0].partition(".")[0]

@@ -118,7 +118,7 @@ class PlansAhead(Protocol):
         previous: CircuitPlan | None,
         later: TrafficMatrix,
     ) -> CircuitPlan:
-        """As `Scheduler.plan`, with circuits for `later` on ports and channels that nothing else uses.
+        """Return the plan of `Scheduler.plan`, with circuits for `later` on ports and channels left idle.
 
         They take nothing from `traffic`: its pairs have the circuits that `plan` gives them, and no more of
         these are dark.

@@ -86,7 +86,7 @@ class Entry:
 
     @property
     def component(self) -> type[Component]:
-        """The class, imported now where that was deferred.
+        """Return the class, imported now where that was deferred.
 
         Raises
         ------
@@ -97,7 +97,7 @@ class Entry:
 
     @property
     def package(self) -> str:
-        """The top-level package that brings the class."""
+        """Return the top-level package that brings the class."""
         if isinstance(self.offered, type):
             return self.offered.__module__.partition(".")[0]
         return self.offered.package

@@ -23,5 +23,5 @@ class DetailRequest:
 
     @property
     def wanted(self) -> bool:
-        """Whether anything is to be written."""
+        """Return whether anything is to be written."""
         return self.folder is not None or self.trace is not None

@@ -27,7 +27,7 @@ _DROPPED = ("sync", "traffic", "compute", "like it", "as")
 
 
 def strategy_tables(experiment: Experiment, width: int = 160) -> Iterable[Table]:
-    """The layouts of every workload under its [plan] on each interconnect, each once; first its stages.
+    """Yield the layouts of every workload under its [plan] on each interconnect, each once; stages first.
 
     A layout that is chosen by cost has one for each price of the network by which ops may be cut; a run keeps
     the fastest.
@@ -92,7 +92,9 @@ def _interconnect(experiment: Experiment, topology: str) -> Interconnect:
 
 
 def layout_table(case: Case, layout: Layout, prices: Prices, width: int = 160) -> Table:
-    """Ops that differ only by a number in their name, and are cut alike, share a line; times are sums.
+    """Return the table of a layout.
+
+    Ops that differ only by a number in their name, and are cut alike, share a line; times are sums.
 
     `prices` are those by which the layout was chosen, if it was.
     """

@@ -15,6 +15,7 @@ import attrs
 import tomli_w
 
 from sipml_core.errors import ConfigError, brief
+from sipml_core.fields import sha256_of
 from sipml_core.model import HOST, LANGUAGE, ROUNDS, CaseResult, Result
 
 if TYPE_CHECKING:
@@ -115,16 +116,10 @@ class Inputs:
                 content = Path(file).read_bytes()
             except OSError as error:
                 raise ConfigError(f"cannot read {file} again: {error.strerror}") from None
-            if _sha256(content) != self.hashes[file]:
+            if sha256_of(content) != self.hashes[file]:
                 raise ConfigError(f"{file} has changed while the experiment ran")
             found[name] = content
         return found
-
-
-def _sha256(content: bytes) -> str:
-    import hashlib  # only here: it loads OpenSSL, and few experiments name files
-
-    return hashlib.sha256(content).hexdigest()
 
 
 def write_atomically(path: Path, content: bytes) -> None:
@@ -147,7 +142,7 @@ def write_atomically(path: Path, content: bytes) -> None:
 
 
 def summary_csv(cases: Iterable[CaseResult]) -> str:
-    """One line for each case; the columns are the fields of `CaseResult`.
+    """Return a line for each case; the columns are the fields of `CaseResult`.
 
     Those of language models, of hosts that take time, and of choices in rounds, are there if a case has one.
     """

@@ -171,11 +171,32 @@ def _least(labels: Sequence[str], numbers: Sequence[Number]) -> dict[tuple[str, 
     return least
 
 
+def _beside(value: float, limit: float) -> str:
+    """Return a number in so many digits that it is not read as the limit that it misses.
+
+    >>> _beside(1.2966, 1.3), _beside(0.952, 1.3)
+    ('1.297', '0.952')
+    """
+    digits = 3
+    while float(f"{value:.{digits}g}") == limit and digits < 9:
+        digits += 1
+    return f"{value:.{digits}g}"
+
+
+def _off(part: float) -> str:
+    """Return a difference in whole percent, or one digit of what is less.
+
+    >>> _off(-0.27), _off(-0.0026), _off(-0.00046)
+    ('-27%', '-0.3%', '-0.05%')
+    """
+    return f"{part:+.0%}" if abs(part) >= 0.01 else f"{100 * part:+.1g}%"
+
+
 def _verdict(claim: Claim, ratios: list[float]) -> str:
     if not ratios:
         return "no point to judge by"
     failed = [
-        f"{which} ratio {value:.3g}, {relation} {limit:g} expected ({value / limit - 1:+.0%})"
+        f"{which} ratio {_beside(value, limit)}, {relation} {limit:g} expected ({_off(value / limit - 1)})"
         for which, value, relation, limit, wrong in (
             ("smallest", min(ratios), "at least", claim.smallest_at_least, float.__lt__),
             ("largest", max(ratios), "at least", claim.largest_at_least, float.__lt__),

@@ -4,6 +4,7 @@ In: traffic that was sent or waits. Out: a `CircuitPlan` made by a scheduler, as
 Imports `engine`, `plugin` and what is below them.
 """
 
+from sipml_core.scheduling.ahead import WithNext
 from sipml_core.scheduling.demandrules import BYTES, GATING, DemandRule, rules_to_try
 from sipml_core.scheduling.driver import (
     ScheduledCircuits,
@@ -19,7 +20,7 @@ from sipml_core.scheduling.driver import (
 from sipml_core.scheduling.driving import driven
 from sipml_core.scheduling.jobphases import TransferParts
 from sipml_core.scheduling.matrix import read_matrix, refuse_out_of_reach
-from sipml_core.scheduling.phases import PhasedCircuits
+from sipml_core.scheduling.phasedcircuits import PhasedCircuits
 from sipml_core.scheduling.portbound import port_bound
 from sipml_core.scheduling.relay import with_relays
 
@@ -30,6 +31,7 @@ __all__ = [
     "PhasedCircuits",
     "ScheduledCircuits",
     "TransferParts",
+    "WithNext",
     "circuit_traffic",
     "crowded",
     "driven",

@@ -21,7 +21,7 @@ from sipml_core.scheduling.driver import (
 )
 from sipml_core.scheduling.jobphases import TransferParts, all_job_phases
 from sipml_core.scheduling.kindphases import Bursts
-from sipml_core.scheduling.phases import PhasedCircuits
+from sipml_core.scheduling.phasedcircuits import PhasedCircuits
 from sipml_core.scheduling.relay import with_packets, with_relays
 
 

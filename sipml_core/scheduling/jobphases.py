@@ -10,7 +10,7 @@ from sipml_core.model import GRADIENT, Network, TaskGraph
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class Phase:
+class JobPhase:
     """A part of a job: it begins when the one before has ended."""
 
     #: It ends when the last of these nodes has.
@@ -20,12 +20,12 @@ class Phase:
     more_bytes: NDArray[np.float64]
 
     @classmethod
-    def of(cls, nodes: NDArray[np.integer], more_bytes: NDArray[np.float64]) -> Phase:
+    def of(cls, nodes: NDArray[np.integer], more_bytes: NDArray[np.float64]) -> JobPhase:
         """Return a phase from what each circuit of the network has more to carry."""
         circuit = np.flatnonzero(more_bytes)
         return cls(nodes=nodes.astype(np.int32), circuit=circuit, more_bytes=more_bytes[circuit])
 
-    def on(self, left: NDArray[np.intp], circuits: int) -> Phase:
+    def on(self, left: NDArray[np.intp], circuits: int) -> JobPhase:
         """Return the same on a network that has only some of so many circuits, `left`."""
         place = np.full(circuits, -1)
         place[left] = np.arange(len(left))
@@ -43,7 +43,7 @@ class Phase:
 class JobPhases:
     """The phases of a job in their order; none where its iterations have no two."""
 
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[JobPhase, ...] = ()
     #: What activations, and gradients, ask of each circuit in an iteration. [2, circuits] [bytes]
     kind_bytes: NDArray[np.float64] = attrs.Factory(lambda: np.zeros((2, 0)))
 
@@ -108,7 +108,7 @@ def job_phases(network: Network, tasks: TaskGraph, parts: TransferParts) -> JobP
         return JobPhases()
     stage = np.zeros_like(iteration) if parts.stage is None else parts.stage
     gradient, iterations = tasks.kind == GRADIENT, int(iteration.max()) + 1
-    phases: list[Phase] = []
+    phases: list[JobPhase] = []
     for number in range(iterations):
         now = iteration == number
         activations, gradients = np.flatnonzero(now & ~gradient), np.flatnonzero(now & gradient)
@@ -128,7 +128,7 @@ def job_phases(network: Network, tasks: TaskGraph, parts: TransferParts) -> JobP
             more[of_stage] = True
         ends.append((tasks.compute_tasks + activations, more))
         ends.append((tasks.compute_tasks + gradients, np.zeros_like(more)))
-        phases += [Phase.of(nodes, circuit_bytes(network, tasks, sent)) for nodes, sent in ends]
+        phases += [JobPhase.of(nodes, circuit_bytes(network, tasks, sent)) for nodes, sent in ends]
     kinds = [circuit_bytes(network, tasks, sent) for sent in (~gradient, gradient)]
     return JobPhases(phases=tuple(phases), kind_bytes=np.array(kinds) / iterations)
 

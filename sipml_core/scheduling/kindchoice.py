@@ -101,9 +101,15 @@ class KindEstimates:
         return self._known_us[known]
 
     def _taken_us(self, sharing: Sharing) -> float:
+        """Return what `shared_us` does, going through the runs of the first iteration in order of their ends.
+
+        At each, circuits are those of all runs that are under way, the current one of each stage; its stage
+        takes the time of its bursts with these, and the time in the dark if they changed.
+        """
         runs = self.bursts.runs(sharing)
         own = np.flatnonzero(self.bursts.iteration[runs.first[:-1]] == 0)
         stage = self.bursts.stage[runs.first[:-1]]
+        # Runs of each stage that have not ended; what circuits in force are planned for, and were at first.
         left = {each: own[stage[own] == each].tolist() for each in sorted(set(stage[own].tolist()))}
         taken_us = dict.fromkeys(left, 0.0)
         now: _InForce | None = None

@@ -15,9 +15,9 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.model import GRADIENT, TRAFFIC_KINDS, Network, TaskGraph, Timeline
+from sipml_core.model import GRADIENT, TRAFFIC_KINDS, Network, TaskGraph, Timeline, ranges
 from sipml_core.scheduling.driver import moved_part
-from sipml_core.scheduling.jobphases import JobPhases, Phase, TransferParts
+from sipml_core.scheduling.jobphases import JobPhase, JobPhases, TransferParts
 
 #: A job is not divided into more phases than this.
 MOST_PHASES = 20_000
@@ -197,7 +197,7 @@ class Runs:
         nodes += [gradients[of_gradient == each] for each in iterations]
         circuit, more_bytes, start = _by_phase(bursts.network, bursts.tasks, since, len(order))
         phases = tuple(
-            Phase(
+            JobPhase(
                 nodes=(bursts.tasks.compute_tasks + nodes[which]).astype(np.int32),
                 circuit=circuit[a:b],
                 more_bytes=more_bytes[a:b],
@@ -267,12 +267,12 @@ def _by_phase(
     pair, phase = key % pairs, key // pairs
     count = np.diff(network.pair_start)[pair]
     row = np.repeat(np.arange(len(key)), count)
-    place = network.pair_start[pair][row] + np.arange(len(row)) - np.repeat(np.cumsum(count) - count, count)
+    place = ranges(network.pair_start[pair], count)
     on_circuit = network.pair_link[place] >= network.first_circuit
     row, place = row[on_circuit], place[on_circuit]
     circuit = network.pair_link[place].astype(np.int64) - network.first_circuit
     key, entry = np.unique(phase[row] * circuits + circuit, return_inverse=True)
-    sent_bytes = sent_bytes[row] * network.pair_weight[place]
-    more_bytes = np.bincount(entry, sent_bytes, len(key)).astype(np.float64)
+    weight = network.pair_weight[place]
+    more_bytes = np.bincount(entry, sent_bytes[row] * weight, len(key)).astype(np.float64)
     start = np.searchsorted(key, np.arange(phases + 1) * circuits)
     return (key % max(circuits, 1)).astype(np.intp), more_bytes, start

@@ -23,7 +23,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic, prepared_variant
+from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic, jobs_kept, prepared_variant
 from sipml_core.engine import simulate
 from sipml_core.errors import StalledError, TooSlowError
 from sipml_core.lowering import Lowering, NoSymmetryError, symmetry
@@ -32,8 +32,6 @@ from sipml_core.searching.followedcircuits import FollowedCircuits
 
 #: Plans of circuits, at most, that an estimate makes itself.
 MAX_PLANS = 500
-#: Nodes of the tasks, together, that are kept for estimates that share them.
-MOST_NODES_KEPT = 2_000_000
 
 
 @attrs.frozen(kw_only=True)
@@ -151,8 +149,7 @@ def _first_groups(traffic: CaseTraffic, reuse: Reuse) -> tuple[TaskGraph, Networ
 
 def _tasks_of(lowering: Lowering, groups: int, reuse: Reuse) -> TaskGraph:
     """Return the tasks of one iteration of the first groups, those of other bandwidths if they are kept."""
-    keep = min(8, max(1, MOST_NODES_KEPT // lowering.nodes(groups)))
-    return reuse(_one_iteration_of_groups, lowering, groups, keep=keep)
+    return reuse(_one_iteration_of_groups, lowering, groups, keep=jobs_kept(lowering.nodes(groups)))
 
 
 def _one_iteration_of_groups(lowering: Lowering, groups: int) -> TaskGraph:

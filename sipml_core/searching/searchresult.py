@@ -89,24 +89,25 @@ class SearchResult:
         return [row for row in self.rows if (row.workload, row.topology) == (workload, topology)]
 
     def gain_of_rounds(self, workload: str, topology: str) -> float | None:
-        """The part of the time to the goal that layouts chosen with what circuits give take off.
+        """Return the part of the time to the goal that layouts chosen with what circuits give take off.
 
         Of the best candidate that was simulated, against the best of them in one round; None: there was no
         other layout.
         """
-        timed = [row for row in self.of(workload, topology) if row.time_to_goal_s and row.iteration_us]
-        if all(row.one_round_us is None for row in timed):
-            return None
         # Time to the goal of each candidate, and the same in one round. [candidates] [s]
-        times_s = [row.time_to_goal_s or 0.0 for row in timed]
-        once_s = [
-            seconds * ((row.one_round_us or row.iteration_us or 0.0) / (row.iteration_us or 1.0))
-            for row, seconds in zip(timed, times_s, strict=True)
-        ]
+        times_s, once_s, other = [], [], False
+        for row in self.of(workload, topology):
+            if row.time_to_goal_s and row.iteration_us:
+                once_us = row.iteration_us if row.one_round_us is None else row.one_round_us
+                times_s.append(row.time_to_goal_s)
+                once_s.append(row.time_to_goal_s * (once_us / row.iteration_us))
+                other = other or row.one_round_us is not None
+        if not other:
+            return None
         return 1 - min(times_s) / min(once_s)
 
     def doubted_by(self, workload: str, topology: str) -> list[SearchRow]:
-        """Rows that were only estimated, and by that beat the winner; none where nothing could run."""
+        """Return rows that were only estimated, and by that beat the winner; none where nothing ran."""
         rows = self.of(workload, topology)
         best_s = min((row.time_to_goal_s for row in rows if row.time_to_goal_s is not None), default=0.0)
         return [

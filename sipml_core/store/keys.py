@@ -16,6 +16,7 @@ import attrs
 
 from sipml_core.cases import Candidate, package_versions
 from sipml_core.experiment import Experiment, Interconnect, components_of, files_of
+from sipml_core.fields import sha256_of
 from sipml_core.plugin import Component
 
 #: Files whose content decides what a package computes.
@@ -82,13 +83,15 @@ def _identity(component: Component) -> dict[str, Any]:
     options = (
         attrs.asdict(component.options) if attrs.has(type(component.options)) else repr(component.options)
     )
-    declared = {name: f"{Path(name).name} {_file_hash(Path(name))}" for name in files_of(component)}
+    declared = {
+        name: f"{Path(name).name} {sha256_of(Path(name).read_bytes())}" for name in files_of(component)
+    }
     if isinstance(options, dict):
         options = {key: declared.get(v, v) if isinstance(v, str) else v for key, v in options.items()}
     return {
         "class": f"{type(component).__module__}.{type(component).__qualname__}",
         "options": options,
-        "files": [_file_hash(Path(name)) for name in _texts(options) if _is_file(name)],
+        "files": [sha256_of(Path(name).read_bytes()) for name in _texts(options) if _is_file(name)],
     }
 
 
@@ -110,10 +113,6 @@ def _is_file(name: str) -> bool:
         return False
 
 
-def _file_hash(path: Path) -> str:
-    return hashlib.sha256(path.read_bytes()).hexdigest()
-
-
 @cache
 def code_fingerprint(packages: tuple[str, ...]) -> str:
     """Hash of the code of some packages, of all others in their distributions, and of what they stand on.
@@ -123,7 +122,7 @@ def code_fingerprint(packages: tuple[str, ...]) -> str:
     digest = hashlib.sha256(f"{sys.version} {package_versions()}".encode())
     for package in sorted({*packages, *_siblings(packages), "sipml_core"}):
         for path in _code_files(package):
-            digest.update(f"{package} {path.name} {_file_hash(path)}\n".encode())
+            digest.update(f"{package} {path.name} {sha256_of(path.read_bytes())}\n".encode())
     return digest.hexdigest()
 
 

@@ -6,6 +6,7 @@ from collections.abc import Iterator
 from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
 from sipml_core.experiment import structure
@@ -18,8 +19,8 @@ from sipml_core.model import (
     TrafficMatrix,
     TreatsAlike,
 )
-from sipml_core.plugin import Scheduler, Topology
-from sipml_core.scheduling import planned
+from sipml_core.plugin import PlansAhead, Scheduler, Topology
+from sipml_core.scheduling import WithNext, planned
 from sipml_core.testing.jobs import require_sound, run_training, small_gpu, small_placer, small_workloads
 from sipml_core.testing.laws import ComponentConformance, law, require
 
@@ -136,6 +137,23 @@ class SchedulerConformance(ComponentConformance):
                 assert second.kept_gbps is not None
                 require(np.allclose(second.kept_gbps, second.gbps, rtol=_TOLERANCE), "circuits go dark")
 
+    def test_what_comes_later_takes_nothing_from_now(self) -> None:
+        if not issubclass(self.scheduler, PlansAhead):
+            return
+        for gpus, control, name, traffic in self.cases():
+            known = dict(traffics(control))
+            later = known["all alike"]
+            with law("what comes later takes nothing from what is sent now", gpus=gpus, traffic=name):
+                before = planned(self.make(), control, known["random, far apart"], None)
+                usual = planned(self.make(), control, traffic, before)
+                ahead = planned(WithNext(self.make(), later), control, traffic, before)
+                mine, theirs = (_values(plan, "gbps", traffic) for plan in (usual, ahead))
+                require(np.array_equal(mine, theirs), "pairs of now have other circuits")
+                mine, theirs = (_values(plan, "kept_gbps", traffic) for plan in (usual, ahead))
+                require(bool((theirs >= mine).all()), "more circuits of now go dark")
+                mine, theirs = (_values(plan, "gbps", later) for plan in (usual, ahead))
+                require(bool((theirs >= mine).all()), "pairs of later have less than without it")
+
     def test_images_are_treated_alike(self) -> None:
         if not issubclass(self.scheduler, TreatsAlike):
             return
@@ -240,6 +258,11 @@ def _repeated(control: CircuitControl, turn: int, seed: int) -> TrafficMatrix:
 
 def _lone(control: CircuitControl) -> TrafficMatrix:
     return dict(traffics(control))["one pair"]
+
+
+def _values(plan: CircuitPlan, name: str, traffic: TrafficMatrix) -> NDArray[np.float64]:
+    """Return what a plan says of each pair of some traffic; 0 of those that it has no circuit for. [pairs]"""
+    return np.append(getattr(plan, name), 0.0)[plan.row_of(traffic.src, traffic.dst)]
 
 
 def _same(a: CircuitPlan, b: CircuitPlan) -> bool:

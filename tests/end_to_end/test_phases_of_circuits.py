@@ -87,9 +87,13 @@ def test_details_have_the_decisions(run):
 
 
 def test_where_there_is_nothing_to_replan_the_row_says_so(run):
-    once, flat = run(phased(ONCE), {"name": "elect-flat", "replan": "phase"})
-    assert "replan 'phase' is not used: circuits are set once; give interval_us" in once.notes
-    assert "replan 'phase' is not used: there are no circuits" in flat.notes
+    keys = {"replan": "phase", "replan_above": 0.25, "rounds": 2}
+    once, flat = run({**ONCE, **keys}, {"name": "elect-flat", **keys}, layout="megatron")
+    for row, why in ((once, "circuits are set once; give interval_us"), (flat, "there are no circuits")):
+        assert f"replan 'phase' is not used: {why}" in row.notes
+        assert f"replan_above 0.25 is not used: {why}" in row.notes
+    assert "rounds 2 is not used: layout 'megatron' is not chosen by prices" in once.notes
+    assert "rounds 2 is not used: there are no circuits" in flat.notes
 
 
 def test_an_estimator_is_not_asked(run):

@@ -163,6 +163,16 @@ def test_a_room_says_what_comes_in_and_goes_out(face):
         assert "Out: " in text
 
 
+@pytest.mark.parametrize("room", [room for room in MAY_IMPORT if (ROOT / room / "__init__.py").is_file()])
+def test_a_room_gives_what_it_exports(room):
+    """Also where its files are imported only when asked for; nothing else is asked of them."""
+    package = importlib.import_module(f"sipml_core.{room}")
+    exported = getattr(package, "__all__", ())
+    assert [name for name in exported if not hasattr(package, name)] == []
+    with pytest.raises(AttributeError, match="has no attribute 'nothing_like_it'"):
+        _ = package.nothing_like_it
+
+
 def test_no_two_files_share_a_name():
     """So that a file is found by its name alone."""
     names = [path.name for path in FILES if path.name not in ("__init__.py", "__main__.py")]

@@ -219,7 +219,7 @@ static double reached(const net_t *net, const work_t *w)
         for (int32_t k = 0; k < w->arcs[d].many; k++) {
             double demand = w->arcs[d].demand[k];
             int32_t need = w->arcs[d].need[k];
-            if (need > least * demand * (1 + 1e-12)) continue; /* before dividing */
+            if (surely_above(need, demand, least)) continue;
             if (need / demand < least) least = need / demand;
         }
     return least;

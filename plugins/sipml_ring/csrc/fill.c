@@ -211,7 +211,7 @@ static int32_t lowest_row(const net_t *net)
     double least = INFINITY;
     for (int32_t k = 0; k < net->rows; k++) {
         const row_t *r = &net->row[k];
-        if (!r->served || total(r) > least * r->demand * (1 + 1e-12)) continue; /* before dividing */
+        if (!r->served || surely_above(total(r), r->demand, least)) continue;
         if (lowest >= 0 && ratio(r) >= least) continue;
         lowest = k;
         least = ratio(r);

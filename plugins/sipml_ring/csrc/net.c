@@ -332,7 +332,7 @@ double net_minimum(const net_t *net)
     double least = -1;
     for (int32_t k = 0; k < net->rows; k++) {
         const row_t *r = &net->row[k];
-        if (!r->served || (least >= 0 && total(r) > least * r->demand * (1 + 1e-12))) continue; /* before dividing */
+        if (!r->served || (least >= 0 && surely_above(total(r), r->demand, least))) continue;
         if (least < 0 || ratio(r) < least) least = ratio(r);
     }
     return least < 0 ? 0 : least;

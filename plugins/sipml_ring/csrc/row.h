@@ -22,6 +22,12 @@ typedef struct {
 static inline int32_t total(const row_t *r) { return r->count[CW] + r->count[CCW]; }
 static inline double ratio(const row_t *r) { return total(r) / r->demand; }
 
+/* 1: circuits / demand is above `least`, which takes no division to say; 0: it may be. The margin is above rounding. */
+static inline int surely_above(int32_t circuits, double demand, double least)
+{
+    return circuits > least * demand * (1 + 1e-12);
+}
+
 /* The served row with the lowest ratio, kept while circuits come and go: a tree whose leaves are the rows and whose
  * inner nodes name the lower of their two children, the left one of equals. Rows that have changed are put right when
  * the lowest is asked for: most changes are tried and undone. */

@@ -21,7 +21,7 @@ from sipml_core.scheduling.driver import job_bytes
 from sipml_core.scheduling.jobphases import TransferParts, all_job_phases, job_phases
 from sipml_core.scheduling.kindchoice import KindEstimates
 from sipml_core.scheduling.kindphases import Bursts
-from sipml_core.scheduling.phases import PhasedCircuits
+from sipml_core.scheduling.phasedcircuits import PhasedCircuits
 
 #: GPU 0 sends each kind to a GPU of its own, over 100 Gbps.
 TO = {TENSOR: 1, EXPERT: 2, GRADIENT: 3, PIPELINE: 4, CONTEXT: 5}

@@ -284,6 +284,13 @@ class Idle(Planner):
         return CircuitPlan(gpus=plan.gpus, src=none, dst=none, gbps=none)
 
 
+class TakesForLater(Planner):
+    """Plans for what comes later in place of what is sent now."""
+
+    def plan_ahead(self, control, traffic, previous, later):
+        return self.plan(control, later, previous)
+
+
 def test_a_sound_scheduler_passes():
     for check in all_laws(suite_of(SchedulerConformance, scheduler=Planner, topology=Circuits)):
         check()
@@ -303,6 +310,7 @@ def test_a_sound_scheduler_passes():
         (CountsUnits, "units_of_demand_do_not_matter", "only ratios of demands count"),
         (Backwards, "plans_are_well_formed", "pairs are out of order"),
         (GoesDark, "the_same_traffic_again_moves_nothing", r"nothing goes dark\n.*gpus=2, traffic=one pair"),
+        (TakesForLater, "what_comes_later_takes_nothing_from_now", "pairs of now have other circuits"),
         (Idle, "a_pair_alone_is_served", r"the only pair that asks gets a circuit\n.*gpus=2"),
     ],
 )

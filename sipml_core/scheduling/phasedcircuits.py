@@ -21,7 +21,7 @@ from sipml_core.scheduling.driver import (
     left_circuits,
     unserved_pairs,
 )
-from sipml_core.scheduling.jobphases import JobPhases, Phase
+from sipml_core.scheduling.jobphases import JobPhase, JobPhases
 from sipml_core.scheduling.kindchoice import KindEstimates, Sharing, span_us
 from sipml_core.scheduling.kindphases import MOST_PHASES, Bursts, kind_told, reasons_of
 
@@ -38,7 +38,7 @@ _ROUNDING = 1e-9
 class _Way:
     """The phases that circuits are planned for; none: they are set once, or planned by interval."""
 
-    phases: tuple[Phase, ...] = ()
+    phases: tuple[JobPhase, ...] = ()
     #: What tells this from other ways, in words.
     told: str = ""
 

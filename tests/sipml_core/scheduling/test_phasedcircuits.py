@@ -7,7 +7,7 @@ from sipml_core.engine.simulation import simulate
 from sipml_core.model import GRADIENT, TENSOR, CircuitControl, Fabric, Network, TaskBuilder
 from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
 from sipml_core.scheduling.jobphases import TransferParts, all_job_phases, job_phases
-from sipml_core.scheduling.phases import PhasedCircuits
+from sipml_core.scheduling.phasedcircuits import PhasedCircuits
 
 
 def job(gradient_to, iterations=1):
