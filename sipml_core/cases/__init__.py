@@ -24,7 +24,7 @@ from sipml_core.cases.simulating import (
     simulate_case,
     simulate_variants,
 )
-from sipml_core.cases.steps import balanced_graph, model_parts, op_graph, op_layout, op_times_us
+from sipml_core.cases.steps import balanced_graph, model_parts, op_graph, op_layout, op_times_us, slice_times
 from sipml_core.lazy import files_when_asked
 
 if TYPE_CHECKING:
@@ -88,6 +88,7 @@ __all__ = [
     "search_candidates",
     "simulate_case",
     "simulate_variants",
+    "slice_times",
     "versions",
     "with_speedups",
 ]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Callable, Hashable
+from collections.abc import Callable, Collection, Hashable
 from typing import Any, TypeVar
 
 import attrs
@@ -41,3 +41,16 @@ class Reuse:
             kept[arguments] = function(*arguments)
         result: T = kept[arguments]
         return result
+
+    def forget(self, *, but: Collection[Callable[..., Any]]) -> None:
+        """Drop the results of all functions but these.
+
+        >>> reuse = Reuse()
+        >>> reuse(abs, -3), reuse(len, "abc")
+        (3, 3)
+        >>> reuse.forget(but=[len])
+        >>> [function.__name__ for function in reuse._kept]
+        ['len']
+        """
+        for function in [function for function in self._kept if function not in but]:
+            del self._kept[function]

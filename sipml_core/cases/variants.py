@@ -264,7 +264,7 @@ def chosen_layouts(case: Case, prices: Iterable[Prices], reuse: Reuse) -> dict[L
     tried = prices if named == "auto" and plan.mp > 1 else [Prices.flat(gpu_gbps)]
     found: dict[Layout, Prices] = {}
     for each in tried:
-        layout = reuse(op_layout, graph, named, case.gpu, cluster, plan, each, times, keep=16)
+        layout = reuse(op_layout, graph, named, case.gpu, cluster, plan, each, times, keep=128)
         found.setdefault(layout, each)
     return found
 
@@ -315,9 +315,9 @@ def _ops_of(case: Case, reuse: Reuse) -> tuple[OpGraph, SliceTimes]:
     plan = case.plan
     graph = reuse(
         op_graph, case.job.workload, plan.micro_samples, case.precision, plan.cp, plan.ep,
-        case.job.key_copies(plan),
+        case.job.key_copies(plan), keep=32,
     )  # fmt: skip
-    return graph, reuse(slice_times, graph, case.gpu, case.interconnect.cluster.without_network())
+    return graph, reuse(slice_times, graph, case.gpu, case.interconnect.cluster.without_network(), keep=32)
 
 
 def _degrees_of(case: Case) -> DegreesOfWorkload:

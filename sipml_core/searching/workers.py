@@ -18,10 +18,13 @@ from sipml_core.cases import (
     Case,
     Clock,
     Reuse,
+    op_graph,
+    op_layout,
     outcome_of,
     run_candidates,
     search_candidates,
     simulate_variants,
+    slice_times,
 )
 from sipml_core.errors import ConfigError, InfeasibleError, LimitError, SipmlError
 from sipml_core.executing import DIED, Executor, refuse_stranger
@@ -32,6 +35,9 @@ from sipml_core.searching.estimate import Estimate, estimate
 from sipml_core.store import Answer, Record, ResultStore, code_fingerprint, code_of
 
 ESTIMATE, SIMULATION = "estimate", "simulation"
+
+#: Whose results candidates of a search share: few and small ones, which estimates and simulations need alike.
+SHARED = (op_graph, slice_times, op_layout)
 
 #: Which candidates of a job the numbers of trials count: those that `search` tries, or those that `run` does.
 CANDIDATES: dict[str, Callable[[Job, int], list[Candidate]]] = {
@@ -107,12 +113,12 @@ class Worker:
         return f"{candidate.job.label} on {interconnect.label}, {interconnect.cluster.gpus} GPUs, {plan}"
 
     def next_batch(self) -> None:
-        """Begin with another plan: what the candidates of a search shared is not needed any more.
+        """Begin with another plan: of what one candidate of a search had only `SHARED` is needed again.
 
-        Runs differ less from one another than candidates do: their ops are often the same.
+        Runs differ less from one another than candidates do: their placements are often the same.
         """
         if self.tried == "search":
-            self._reuse = Reuse()
+            self._reuse.forget(but=SHARED)
 
     def answers(self, batch: TrialBatch) -> list[Answer]:
         """Return one answer for each trial: what was found, or why there is nothing to find."""
@@ -265,8 +271,8 @@ def perform(sent: Sent) -> list[Answer]:
         This process has another version, or other code, than the one that asks.
     """
     refuse_stranger(sent.identity, identity_here(sent.packages), "a worker")
-    shared = _shared() if sent.tried == "run" else None
-    worker = Worker([_experiment(tables) for tables in sent.tables], sent.tried, shared)
+    worker = Worker([_experiment(tables) for tables in sent.tables], sent.tried, _shared())
+    worker.next_batch()
     if sent.store is None:
         return worker.answers(sent.batch)
     answers = []
@@ -296,7 +302,7 @@ _of_thread = local()
 
 
 def _shared() -> Reuse:
-    """Return what the runs of this thread share."""
+    """Return what the batches of this thread share."""
     if not hasattr(_of_thread, "reuse"):
         _of_thread.reuse = Reuse()
     reuse: Reuse = _of_thread.reuse
