@@ -131,7 +131,7 @@ def test_a_job_with_fewer_gpus_than_its_network_joins_is_a_row_with_its_reason(r
     found = rows(
         registry, [{"name": "one", "gpus": 1}, {"name": "a", "gpus": 4}], topology={"name": "hybrid"}
     )
-    assert found["one"].reason == "hybrid joins at least 2 GPUs, got cluster.gpus = 1"
+    assert found["one"].reason == "topology 'hybrid': hybrid joins at least 2 GPUs, got cluster.gpus = 1"
     assert found["a"].status == "ok"
 
 
