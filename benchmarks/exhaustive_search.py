@@ -5,7 +5,8 @@
 
 exhaustive_search.csv: three products and a loss on 8 V100s, by degree: the iteration that a search finds in
 one pass of layout and circuits, and in turn; and the least with every cut of every op, the faster of both
-exchanges and of all all-reduces. SiP-OCS set once with 4 switches, SiP-Ring with a reach of 4. SiP-OCS takes three minutes, the ring longer than six.
+exchanges and of all all-reduces. SiP-OCS set once with 4 switches, SiP-Ring with a reach of 4. SiP-OCS
+takes three minutes, the ring longer than six.
 """
 
 from __future__ import annotations
