@@ -370,6 +370,13 @@ def test_a_topology_that_breaks_is_a_row_that_names_it(registry, how, reason):
     assert reason in first.reason
 
 
+def test_what_is_too_large_to_simulate_is_a_row_before_it_is_made(registry):
+    """10^9 samples one by one on 4 replicas are 250 million micro-batches of each."""
+    (case,) = run(registry, tables(topologies=["elect-flat"], global_batch=10**9, micro_batch=1)).cases
+    assert case.status == "infeasible"
+    assert "a simulation has 500 million at most: raise micro_batch or dp" in case.reason
+
+
 def test_timelines_stand_beside_their_cases_and_are_not_written(registry, tmp_path):
     result = run(registry, tables())
     for case, timeline in zip(result.cases, result.timelines, strict=True):

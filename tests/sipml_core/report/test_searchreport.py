@@ -236,6 +236,21 @@ def test_the_gain_of_rounds_is_that_of_the_best_candidates(fakes):
     assert line == "layout and circuits in turn, against one pass: model on net 25.0% less"
 
 
+def test_candidates_whose_estimate_beats_the_winner_are_counted(fakes):
+    """The winner takes 13 s: 12.9 s by estimate may be faster, 13.1 s is not; no winner, no doubt."""
+    won = fakes.search_row(extrapolated=False, one_round_us=None)
+    beaten = attrs.evolve(fakes.search_row(**NOT_SIMULATED), extrapolated=False)
+    rows = [attrs.evolve(beaten, estimate_s=seconds) for seconds in (12.9, 12.0, 13.1)]
+    found = result([won, *rows, attrs.evolve(rows[0], topology="switch")], [fakes.case_result()])
+    assert found.doubted_by("model", "net") == rows[:2]
+    assert found.doubted_by("model", "switch") == []
+    (line,) = [
+        line for line in search_footnotes(result([won, *rows], [fakes.case_result()])) if "beat" in line
+    ]
+    assert line.startswith("model on net: by estimate 2 more beat the winner")
+    assert line.endswith("search.top = 3 simulates them")
+
+
 @pytest.mark.parametrize("width", [80, 100, 150])
 def test_the_answer_is_never_cut(fakes, columns, width):
     """Long names and numbers, in 80 columns: what decides stands in full, whatever else is left out."""
