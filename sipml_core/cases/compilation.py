@@ -172,7 +172,7 @@ def _in_all_rounds(
     """Yield the number of each round in which layout and circuits are chosen, and what `step` makes in it."""
     first = _in_each_variant(case, reuse, step)
     yield 1, first
-    yield from _later_rounds(first, step, case.interconnect.circuit_keys.rounds or 1, reuse)
+    yield from _later_rounds(first, step, case.interconnect.circuit_keys.most_rounds, reuse)
 
 
 def _later_rounds(
@@ -192,7 +192,7 @@ def _later_rounds(
     for latest in exchanges.values():
         variant, prices = latest.variant, Prices.flat(latest.variant.case.interconnect.cluster.bandwidth_gbps)
         case = variant.case
-        seen = {_layout_of(each) for each in first if each.variant.exchange is variant.exchange}
+        seen = {layout_of(each) for each in first if each.variant.exchange is variant.exchange}
         if case.plan.mp == 1 or case.job.table.layout != "auto" or latest.circuits is None:
             continue
         for number in range(2, rounds + 1):
@@ -208,13 +208,13 @@ def _later_rounds(
             except InfeasibleError:
                 break
             latest = made[0]
-            if _layout_of(latest) in seen:
+            if layout_of(latest) in seen:
                 break
-            seen.add(_layout_of(latest))
+            seen.add(layout_of(latest))
             yield number, made
 
 
-def _layout_of(prepared: _Planned) -> tuple[Hashable, ...]:
+def layout_of(prepared: _Planned) -> tuple[Hashable, ...]:
     """Return what tells the layout of a case from others."""
     graph = prepared.variant.placement.graph
     return tuple(graph.split_dim), tuple(graph.parts.tolist()), tuple(graph.duplicated)

@@ -15,7 +15,7 @@ from sipml_core.cases.comparing import Attempt, Comparison, comparisons
 from sipml_core.cases.goals import goal_of
 from sipml_core.cases.provenance import hashes_of_files, versions
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.simulating import fastest_variant, prepared_variants
+from sipml_core.cases.simulating import fastest_of_case, prepared_variants
 from sipml_core.errors import ConfigError, LimitError, SipmlError
 from sipml_core.experiment import Experiment, resolved_tables
 from sipml_core.model import (
@@ -157,9 +157,10 @@ class ExperimentRun:
                     self._prepare_again(attempt)
             if attempt.variants is not None:
                 variants, attempt.variants = attempt.variants, None
-                attempt.found = fastest_variant(
-                    variants, self._clock, progress, details=self._details, timeline=self._timelines
-                )
+                attempt.found = fastest_of_case(
+                    variants, self._reuse, self._clock, progress,
+                    details=self._details, timeline=self._timelines,
+                )  # fmt: skip
         except LimitError:
             raise
         except SipmlError as error:

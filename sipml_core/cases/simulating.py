@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Hashable, Sequence
+from contextlib import suppress
 from itertools import groupby
 from typing import TYPE_CHECKING
 
@@ -12,7 +13,7 @@ import attrs
 from sipml_core.cases.accounting import account, bound_result
 from sipml_core.cases.case import Case
 from sipml_core.cases.clock import Clock
-from sipml_core.cases.compilation import prepare_case, prepared_by_rules
+from sipml_core.cases.compilation import layout_of, prepare_case, prepared_by_rules
 from sipml_core.cases.culprits import blamed
 from sipml_core.cases.darkness import DarkCapacity
 from sipml_core.cases.preparation import CompiledCase, PreparedCase
@@ -21,6 +22,7 @@ from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.variants import Variant
 from sipml_core.engine import lower_bound_us, simulate
 from sipml_core.errors import LimitError, StalledError, TooSlowError
+from sipml_core.lowering import NoSymmetryError
 from sipml_core.model import SILENT, CaseResult, Progress, Timeline, UnsharedFabric
 from sipml_core.plugin import Component
 
@@ -136,8 +138,71 @@ def fastest_variant(
         All variants stall, or exceed `engine.max_time_us`.
     """
     variants = with_chosen_rules(variants, clock)
+    best, first, _ = _fastest(variants, clock, progress, details=details, timeline=timeline)
+    return _with_gain(best, first, variants)
+
+
+def fastest_of_case(
+    variants: Sequence[PreparedCase],
+    reuse: Reuse,
+    clock: Clock,
+    progress: Progress = SILENT,
+    *,
+    details: bool = False,
+    timeline: bool = True,
+) -> SimulatedCase:
+    """Return the fastest of all variants of a case, those that `prepare_case` returns.
+
+    Where every GPU is to be simulated and folding would be exact, that is done for the variant which is the
+    fastest when folded, alone: it is the fastest of all.
+
+    Raises
+    ------
+    StalledError, TooSlowError
+        As `fastest_variant`.
+    """
+    variants = with_chosen_rules(variants, clock)
+    folded = _folded_variants(variants, reuse, clock)
+    if folded:
+        with suppress(StalledError, TooSlowError):
+            _, once, number = _fastest(folded, clock, SILENT, details=False, timeline=False)
+            found = _simulated(variants[number], clock, progress, None, details=details, timeline=timeline)
+            assert found is not None
+            return _with_gain(found, once, variants)
+    return fastest_variant(variants, clock, progress, details=details, timeline=timeline)
+
+
+def _folded_variants(variants: Sequence[PreparedCase], reuse: Reuse, clock: Clock) -> Sequence[PreparedCase]:
+    """Return the same variants, folded; none where every GPU is not asked for, or not all of them fold."""
+    case = variants[0].variant.case
+    if len(variants) == 1 or case.engine.fold != "never" or case.plan.replicas == 1:
+        return ()
+    case = attrs.evolve(case, engine=attrs.evolve(case.engine, fold="require"))
+    try:
+        with clock.bounding(), blamed(*components(case)):
+            folded = with_chosen_rules(prepare_case(case, reuse), clock)
+    except NoSymmetryError:
+        return ()
+    alike = len(folded) == len(variants) and all(
+        one.round == other.round and layout_of(one) == layout_of(other)
+        for one, other in zip(folded, variants, strict=True)
+    )
+    return folded if alike else ()
+
+
+def _fastest(
+    variants: Sequence[PreparedCase], clock: Clock, progress: Progress, *, details: bool, timeline: bool
+) -> tuple[SimulatedCase, SimulatedCase | None, int]:
+    """Return the fastest of some variants, the fastest with layouts of the first round, and its number.
+
+    Raises
+    ------
+    StalledError, TooSlowError
+        All variants stall, or exceed `engine.max_time_us`.
+    """
     best: SimulatedCase | None = None
     first: SimulatedCase | None = None
+    place = 0
     for number, prepared in enumerate(variants):
         try:
             part = progress.part(number, of=len(variants))
@@ -146,12 +211,14 @@ def fastest_variant(
         except (StalledError, TooSlowError) as error:
             failure = error.with_traceback(None)  # whose frames hold the tasks
             continue
-        if found is not None:
-            best = min(best or found, found, key=lambda each: each.row.measured_us)
-            first = best if prepared.round == 1 else first
+        if found is None:
+            continue
+        if best is None or found.row.measured_us < best.row.measured_us:
+            best, place = found, number
+        first = best if prepared.round == 1 else first
     if best is None:
         raise failure
-    return _with_gain(best, first) if variants[-1].round > 1 else best
+    return best, first, place
 
 
 def _simulated(
@@ -171,18 +238,25 @@ def _simulated(
     return simulate_case(compiled, clock, progress, faster_than, details=details, timeline=timeline)
 
 
-def _with_gain(best: SimulatedCase, first: SimulatedCase | None) -> SimulatedCase:
-    """Return the fastest, with what the fastest of the first round takes, and a note of the gain."""
-    note = "layouts that were chosen with what circuits give are no faster"
+def _with_gain(
+    best: SimulatedCase, first: SimulatedCase | None, variants: Sequence[PreparedCase]
+) -> SimulatedCase:
+    """Return the fastest of some variants, with the time of the first round's fastest, and the gain noted."""
+    if variants[-1].round == 1:
+        return best
+    notes: tuple[str, ...] = ()
     if best.round > 1:
         gain = (
             f": {1 - best.row.measured_us / first.row.measured_us:.1%} less than in one round"
             if first
             else ""
         )
-        note = f"layout and circuits were chosen in turn, {best.round} rounds{gain}"
+        notes = (f"layout and circuits were chosen in turn, {best.round} rounds{gain}",)
+    elif variants[0].variant.case.interconnect.circuit_keys.rounds:
+        notes = ("layouts that were chosen with what circuits give are no faster",)
     once_us = first.row.iteration_us if first else None
-    return attrs.evolve(best, row=attrs.evolve(best.row, notes=(*best.row.notes, note), one_round_us=once_us))
+    row = attrs.evolve(best.row, notes=(*best.row.notes, *notes), one_round_us=once_us)
+    return attrs.evolve(best, row=row)
 
 
 def with_chosen_rules(variants: Sequence[PreparedCase], clock: Clock) -> list[PreparedCase]:
@@ -232,7 +306,7 @@ def simulate_variants(case: Case, reuse: Reuse, clock: Clock, progress: Progress
     StalledError, TooSlowError
         See `fastest_variant`.
     """
-    return fastest_variant(prepared_variants(case, reuse), clock, progress, timeline=False)
+    return fastest_of_case(prepared_variants(case, reuse), reuse, clock, progress, timeline=False)
 
 
 def fastest_prepared(variants: Sequence[PreparedCase], clock: Clock) -> tuple[PreparedCase, float]:

@@ -137,12 +137,17 @@ def _replan() -> Any:
     )  # fmt: skip
 
 
+#: With what ports give, and with what the circuits give that are planned then: links that are shared have
+#: their prices, too.
+USUAL_ROUNDS = 2
+
+
 def _rounds() -> Any:
     return option(
         None, validator=attrs.validators.optional(between(1, 10)),
         doc='times that layout ("auto") and circuits are chosen in turn, each layout with what the circuits '
         "before give, until it is one that was there; all are simulated, the fastest is kept; 1: with what "
-        "ports give; left out: 1, in a `search` those of [search]",
+        f"ports give; left out: {USUAL_ROUNDS}, in a `search` those of [search]",
     )  # fmt: skip
 
 
@@ -177,6 +182,11 @@ class CircuitKeys:
     replan: str = _replan()
     replan_above: float = _replan_above()
     rounds: int | None = _rounds()
+
+    @property
+    def most_rounds(self) -> int:
+        """Return how often layout and circuits are chosen in turn, at most."""
+        return self.rounds or USUAL_ROUNDS
 
 
 @attrs.frozen(kw_only=True)

@@ -155,8 +155,9 @@ def in_rounds(interconnect: Interconnect, candidate: Candidate) -> Interconnect:
     if candidate.mp == 1 or candidate.layout != "auto":
         return interconnect
     rounds = candidate.job.search.rounds
-    named = None if rounds == 1 else rounds
-    return attrs.evolve(interconnect, circuit_keys=attrs.evolve(keys, rounds=named))
+    if rounds == keys.most_rounds:
+        return interconnect
+    return attrs.evolve(interconnect, circuit_keys=attrs.evolve(keys, rounds=rounds))
 
 
 #: received(batch, its answers), as they come in.

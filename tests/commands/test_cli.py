@@ -97,7 +97,7 @@ def test_run_gives_the_same_files_in_two_processes_and_from_the_store(file, tmp_
     store = ["--store", tmp_path / "store"]
     assert call("run", file, *two, *store, "--jobs", 2, "--out", other).exit_code == 0
     assert written(other) == written(one)
-    monkeypatch.setattr("sipml_core.cases.running.fastest_variant", None)
+    monkeypatch.setattr("sipml_core.cases.running.fastest_of_case", None)
     assert call("run", file, *two, *store, "--out", again).exit_code == 0
     assert written(again) == written(one)
 

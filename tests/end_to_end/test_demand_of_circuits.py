@@ -7,9 +7,10 @@ from sipml_core.errors import ConfigError
 from sipml_core.experiment import read_experiment, resolved_tables
 from sipml_core.searching import search
 
-RING = {"name": "sip-ring", "reach_hops": 6}
-OCS = {"name": "sip-ocs", "switches": 16, "interval_us": 100, "reconfiguration_us": 20}
-ONE_SHOT = {"name": "sip-ocs", "switches": 16}
+# With one layout, that of ports, so that only circuits differ.
+RING = {"name": "sip-ring", "reach_hops": 6, "rounds": 1}
+OCS = {"name": "sip-ocs", "switches": 16, "interval_us": 100, "reconfiguration_us": 20, "rounds": 1}
+ONE_SHOT = {"name": "sip-ocs", "switches": 16, "rounds": 1}
 
 
 def tables(topologies, bandwidth_gbps, mp=4, workload=None, **plan):
@@ -118,6 +119,14 @@ def test_a_layout_that_knows_the_circuits_is_faster_where_bandwidth_is_low(run):
     assert told(once) == ""
 
 
+def test_a_run_has_two_rounds_where_nobody_says_how_many(run):
+    """Of ports, and of the circuits that are planned then: links that are shared have their prices, too."""
+    usual, twice = run({"name": "sip-ocs"}, {"name": "sip-ocs", "rounds": 2}, bandwidth_gbps=250)
+    assert (usual.iteration_us, usual.one_round_us) == (twice.iteration_us, twice.one_round_us)
+    assert usual.iteration_us < usual.one_round_us
+    assert told(usual) == told(twice) != ""
+
+
 @pytest.mark.parametrize("network", [RING, OCS], ids=["ring", "ocs"])
 def test_more_rounds_are_never_worse_than_one(run, network):
     once, twice = run(network, {**network, "rounds": 2}, workload={"name": "resnet50"})
@@ -162,12 +171,12 @@ def test_what_cannot_be_is_refused(registry, key, value, message):
 def test_a_search_chooses_layouts_and_circuits_in_turn(registry):
     """Unless the topology says how often. What it simulates, and says of one round, is what a run does, and
     its estimates know both layouts: that of the first round takes a quarter longer."""
-    both = tables([ONE_SHOT, {**ONE_SHOT, "rounds": 1}], 250, workload={"name": "transformer", "layers": 2})
+    both = tables([{"name": "sip-ocs"}, ONE_SHOT], 250, workload={"name": "transformer", "layers": 2})
     both["search"] = {"global_batches": [16], "mp": [4], "top": 2}
     (result,) = search([read_experiment(both, registry)])
     turns, once = [row for row in result.rows if row.mp == 4]
-    (run, _) = run_experiment(read_experiment(both, registry)).cases
-    assert turns.one_round_us == once.iteration_us == run.iteration_us
+    (run, run_once) = run_experiment(read_experiment(both, registry)).cases
+    assert turns.one_round_us == once.iteration_us == run_once.iteration_us == run.one_round_us
     assert once.one_round_us is None
     assert turns.iteration_us < 0.8 * once.iteration_us
     assert abs(turns.error) < 0.05
