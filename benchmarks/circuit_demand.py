@@ -48,9 +48,10 @@ DIRECT: list[Job] = [*product(("SiP-OCS", "SiP-OCS, set once"), (256,), (4,), (2
 
 
 def network_of(name: str, gpus: int) -> dict[str, object]:
+    """Return a network, with one layout, that of ports, so that only circuits differ."""
     if name == "SiP-Ring":
-        return {"name": "sip-ring", "reach_hops": 16 if gpus > 16 else 6}
-    ocs = {"name": "sip-ocs", "switches": 16}
+        return {"name": "sip-ring", "reach_hops": 16 if gpus > 16 else 6, "rounds": 1}
+    ocs = {"name": "sip-ocs", "switches": 16, "rounds": 1}
     return ocs if name.endswith("set once") else {**ocs, "interval_us": 100, "reconfiguration_us": 20}
 
 

@@ -41,11 +41,11 @@ class Job:
 
 
 def ocs(switches: int) -> dict[str, Any]:
-    return {"name": "sip-ocs", "switches": switches}
+    return {"name": "sip-ocs", "switches": switches, "rounds": 1}
 
 
 def ring(reach_hops: int) -> dict[str, Any]:
-    return {"name": "sip-ring", "reach_hops": reach_hops}
+    return {"name": "sip-ring", "reach_hops": reach_hops, "rounds": 1}
 
 
 GPT = {"mp": 2, "pp": 2, "global_batch": 64, "micro_batch": 2, "layout": "auto"}

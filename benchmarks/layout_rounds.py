@@ -32,7 +32,11 @@ MOST_ROUNDS = 6
 #: Prices that are tried for the group, and for the counterparts, of the bandwidth of a GPU.
 PARTS = (1, 0.5, 0.25, 0.125, 0.06, 0.03)
 BANDWIDTHS_GBPS = (250, 1000, 4000)
-NETWORKS = {"SiP-OCS, set once": {"name": "sip-ocs"}, "SiP-Ring": {"name": "sip-ring", "reach_hops": 6}}
+NETWORKS = {
+    "Elect-Flat": {"name": "elect-flat"},
+    "SiP-OCS, set once": {"name": "sip-ocs"},
+    "SiP-Ring": {"name": "sip-ring", "reach_hops": 6},
+}
 #: Workload and batch.
 MODELS = {
     "Transformer": ({"name": "transformer"}, 16),

@@ -157,7 +157,7 @@ def drained(shape: str, gpus: int, switches: int = 4) -> Iterable[dict[str, obje
 
 def on_a_job(mp: int, switches: int, gbps: float) -> dict[str, object]:
     """An iteration with either scheduler."""
-    ocs = {"name": "sip-ocs", "switches": switches, "interval_us": 100, "reconfiguration_us": 20}
+    ocs = {"name": "sip-ocs", "switches": switches, "interval_us": 100, "reconfiguration_us": 20, "rounds": 1}
     cycles = {"name": "ocs-decompose", "always": True}
     tables = {
         "title": "decomposed-jobs",

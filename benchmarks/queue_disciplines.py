@@ -29,7 +29,7 @@ def times_us(model: str, layout: str, bandwidth_gbps: float, queue: str) -> list
         "cluster": {"gpus": 64, "bandwidth_gbps": bandwidth_gbps},
         "engine": {"queue": queue},
         "workload": {"name": model, "strategy": strategy},
-        "topology": [{"name": name} for name in TOPOLOGIES],
+        "topology": [{"name": name, "rounds": 1} for name in TOPOLOGIES],
     }
     return [case.iteration_us for case in sipml.run(read_experiment(tables, load())).cases]
 

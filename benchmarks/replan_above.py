@@ -19,9 +19,9 @@ from sipml_core.plugin import load
 
 PARTS = (0, 0.02, 0.05, 0.1, 0.2, 0.5)
 NETWORKS = {
-    "SiP-Ring": {"name": "sip-ring"},
-    'SiP-Ring, `demand = "auto"`': {"name": "sip-ring", "demand": "auto"},
-    "SiP-OCS": {"name": "sip-ocs", "interval_us": 100, "reconfiguration_us": 20},
+    "SiP-Ring": {"name": "sip-ring", "rounds": 1},
+    'SiP-Ring, `demand = "auto"`': {"name": "sip-ring", "demand": "auto", "rounds": 1},
+    "SiP-OCS": {"name": "sip-ocs", "interval_us": 100, "reconfiguration_us": 20, "rounds": 1},
 }
 
 

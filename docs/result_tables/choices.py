@@ -58,8 +58,8 @@ def _both(row: common.Row) -> str:
 
 
 def layout_rounds() -> str:
-    """Return iterations with layouts of one round, of several, and of any prices."""
-    found = common.rows("layout_rounds")
+    """Return iterations on circuits with layouts of one round, of several, and of any prices."""
+    found, _ = _on_circuits_and_not()
     if not found:
         return common.missing("layout_rounds")
     times = {
@@ -77,7 +77,7 @@ def layout_rounds() -> str:
 
 def layout_rounds_verdict() -> str:
     """Return how many rounds were enough, and how far the kept layouts are from the best of any prices."""
-    found = common.rows("layout_rounds")
+    found, switched = _on_circuits_and_not()
     if not found:
         return common.missing("layout_rounds")
     gained = [row for row in found if float(row["rounds_us"]) < float(row["once_us"])]
@@ -91,7 +91,28 @@ def layout_rounds_verdict() -> str:
     return (
         f"More rounds gain in {len(gained)} of {len(found)}; no layout after round {rounds:g} was kept. "
         f"In {near} the kept one is within 1 % of the best; the farthest is {worst}, by "
-        f"{over[worst] - 1:.0%}.\n".replace("%.", " %.")
+        f"{over[worst] - 1:.0%}. {_of_one_price(switched)}\n".replace("%.", " %.")
+    )
+
+
+def _on_circuits_and_not() -> tuple[list[common.Row], list[common.Row]]:
+    """Return the rows of networks with circuits, and of the ideal switch."""
+    found = common.rows("layout_rounds")
+    return [row for row in found if row["network"] != "Elect-Flat"], [
+        row for row in found if row["network"] == "Elect-Flat"
+    ]
+
+
+def _of_one_price(rows: list[common.Row]) -> str:
+    """Return how much longer a switch with one price takes than with any: at its least bandwidth, above."""
+    least_gbps = min(float(row["bandwidth_gbps"]) for row in rows)
+    low = max(_over_least(row) for row in rows if float(row["bandwidth_gbps"]) == least_gbps)
+    above = max(_over_least(row) for row in rows if float(row["bandwidth_gbps"]) > least_gbps)
+    return (
+        f"Elect-Flat gives what its one price says, and has one layout: at {least_gbps:g} Gbps it takes "
+        f"up to {low - 1:.1%} longer than with the best of any prices, above up to {above - 1:.1%}.".replace(
+            "% l", " % l"
+        )
     )
 
 
