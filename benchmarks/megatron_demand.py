@@ -45,7 +45,7 @@ def row_of(network: str, gbps: float) -> tuple[object, ...]:
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--networks", nargs="*", default=list(NETWORKS), choices=list(NETWORKS))
-    parser.add_argument("--gbps", type=float, nargs="*", default=[512, 2048, 8192])
+    parser.add_argument("--gbps", type=float, nargs="*", default=[512.0, 2048.0, 8192.0])
     parser.add_argument("--out", type=Path, default=Path("docs/results"))
     asked = parser.parse_args()
     path, columns = asked.out / "megatron_demand.csv", ("network", "bandwidth_gbps", *COLUMNS)
