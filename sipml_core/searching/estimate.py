@@ -224,10 +224,8 @@ def _share(traffic: CaseTraffic, tasks: TaskGraph, groups: int) -> Network:
     row = network.transfer_pair.astype(np.intp)
     pair_bytes = np.zeros(len(network.pair_src))
     pair_bytes[row] = pairs.tasks.size_bytes
-    periods = groups // traffic.lowering.period
-    seen = shared_links(
-        network, capacity_gbps, row.reshape(-1, periods * pairs.src.shape[1]), pair_bytes
-    )
+    images = len(pairs.src) * traffic.lowering.period // groups
+    seen = shared_links(network, capacity_gbps, row.reshape(images, -1), pair_bytes)
     key = index.key(network.pair_src, network.pair_dst)
     return attrs.evolve(seen, transfer_pair=np.searchsorted(key, index.key(tasks.src, tasks.dst)))
 

@@ -56,6 +56,8 @@ def shared_links(
     """
     all_bytes = network.link_sum(pair_bytes)
     plain = _part_of_first(network, capacity_gbps, pair[0], pair_bytes, all_bytes)
+    if not pair.size:
+        return plain
 
     # Time that each link takes for all its bytes, and that of the most loaded link of each pair.
     link_time = np.divide(all_bytes, capacity_gbps, out=np.zeros(len(all_bytes)), where=capacity_gbps > 0)
