@@ -286,8 +286,8 @@ class SearchTable:
     )  # fmt: skip
     further: int = option(
         64, validator=between(0, MAX_TOP),
-        doc="strategies, at most, simulated beyond `top`, `top` at a time: those whose estimate beats the best "
-        "that was simulated; 0: none",
+        doc="strategies, at most, simulated beyond `top`, `top` at a time: those whose estimate beats the "
+        "best that was simulated; 0: none",
     )  # fmt: skip
     rounds: int = option(
         6, validator=between(1, 10),

@@ -198,8 +198,8 @@ def _beyond_top(result: SearchResult, workload: str, topology: str) -> Iterator[
     simulated = sum(row.status == "simulated" for row in tried)
     if simulated:
         yield (
-            f"{workload} on {topology}: beyond the best by estimate {simulated} more simulated, whose estimates "
-            "beat the best so far"
+            f"{workload} on {topology}: beyond the best by estimate {simulated} more simulated, whose "
+            "estimates beat the best so far"
         )
     if doubts:
         yield (

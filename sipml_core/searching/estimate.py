@@ -1,12 +1,13 @@
 """A cheap estimate of an iteration: the first groups of the job alone, on their share of each link.
 
 One group, or those that fill one server, are lowered and simulated as if all others did the same at
-the same time. A link gives them the part of its capacity
-that their bytes are of all the bytes that the job sends over it. Circuits that are set once carry what the
-plan for the traffic of the whole job gives them, with the layouts of all rounds where layout and
-circuits are chosen in turn. Those that are re-planned follow demand: on switches
-pairs get their share of the ports at every interval, by what the estimator of the experiment expects
-(`followedcircuits`); on other media, such as the fibres of a ring, they share it as packets would.
+the same time. A link gives them the part of its capacity that their bytes are of all the bytes that the
+job sends over it; pairs whose images in other groups have more loaded links cross these as well
+(`linkshares`). Circuits that are set once carry what the plan for the traffic of the whole job gives them,
+with the layouts of all rounds where layout and circuits are chosen in turn. Those that are re-planned
+follow demand: on switches pairs get their share of the ports at every interval, by what the estimator of
+the experiment expects (`followedcircuits`); on other media, such as the fibres of a ring, they share it
+as packets would.
 
 Where the groups of the job are alike the estimate is the simulation. It leaves out what sets groups
 apart (circuits that differ from group to group, noise), and of re-planning on switches that circuits are

@@ -1,10 +1,10 @@
 """What the first groups of a job have of links that they share with all the others.
 
-A link gives them the part of its capacity that their bytes are of all the bytes that the job sends over it. On
-networks whose links are loaded unevenly (routes chosen by a hash, a graph without symmetry) other groups
-have a worse way: a collective over replicas waits for its slowest pair, and the replicas for the slowest
-group. So each pair of the first groups also crosses the way of that one of its images, in other groups, that
-has the most loaded link, with the part of its links that the groups of that image have.
+A link gives them the part of its capacity that their bytes are of all the bytes that the job sends over
+it. On networks whose links are loaded unevenly (routes chosen by a hash, a graph without symmetry) other
+groups have a worse way: a collective over replicas waits for its slowest pair, and the replicas for the
+slowest group. So each pair of the first groups also crosses the way of that one of its images, in other
+groups, that has the most loaded link, with the part of its links that the groups of that image have.
 """
 
 from __future__ import annotations
@@ -20,7 +20,10 @@ _EQUAL = 1e-9
 
 
 def shared_links(
-    network: Network, capacity_gbps: NDArray[np.float64], pair: NDArray[np.intp], pair_bytes: NDArray[np.float64]
+    network: Network,
+    capacity_gbps: NDArray[np.float64],
+    pair: NDArray[np.intp],
+    pair_bytes: NDArray[np.float64],
 ) -> Network:
     """Return the network as the first groups see it; pairs stay as they are numbered.
 
@@ -31,8 +34,8 @@ def shared_links(
     capacity_gbps
         Of its links. [links] [Gbps]
     pair
-        Pair of the network that each pair of the first groups is, in row 0, and its images in other groups, in
-        the rows below. [images, pairs of the first groups]
+        Pair of the network that each pair of the first groups is, in row 0, and its images in other groups,
+        in the rows below. [images, pairs of the first groups]
     pair_bytes
         What each pair of the network sends. [pairs of the network] [bytes]
 
@@ -49,7 +52,7 @@ def shared_links(
     ...     circuit_src=[], circuit_dst=[],
     ... )
     >>> seen = shared_links(
-    ...     network, network.link_gbps, np.array([[0], [1], [3], [4]]), np.array([10.0, 10.0, 30.0, 10.0, 10.0])
+    ...     network, network.link_gbps, np.array([[0], [1], [3], [4]]), np.array([10.0, 10, 30, 10, 10])
     ... )
     >>> seen.pair_links[0].tolist(), seen.link_gbps[[0, 4]].tolist()
     ([0, 4], [100.0, 25.0])

@@ -13,8 +13,8 @@ from sipml_core.executing import Executor, executor_for
 from sipml_core.experiment import Experiment, Interconnect, resolved_tables
 from sipml_core.model import SILENT, CaseResult, Progress
 from sipml_core.searching.answering import Answers, Asked
-from sipml_core.searching.choosing import goal_of_candidate, rankings_of
 from sipml_core.searching.ladders import estimates_in_rounds
+from sipml_core.searching.ranking import goal_of_candidate, rankings_of
 from sipml_core.searching.searchresult import TIGHT_MEMORY, SearchResult, SearchRow
 from sipml_core.searching.workers import ESTIMATE, SIMULATION, Trial, WorkerPool
 from sipml_core.store import ResultStore, trim

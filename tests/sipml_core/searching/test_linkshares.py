@@ -1,4 +1,4 @@
-"""What the first groups have of links: their part of the bytes, and no more than the worst of their images."""
+"""What the first groups have of links: their part of the bytes, and no more than their images."""
 
 import itertools
 
@@ -47,7 +47,7 @@ def test_a_link_that_groups_share_is_divided_by_bytes():
 
 
 def test_a_pair_has_the_worst_way_of_its_images_beside_its_own():
-    """GPU 2 and GPU 3 share a link of 100 Gbps, half of it for each; GPU 0 has as little, and its own link."""
+    """GPU 2 and GPU 3 share a link of 100 Gbps, half of it for each; GPU 0 has as little."""
     given = network(RING, [[0], [1], [2], [2]], np.full(3, 100.0))
     seen = shared_links(given, given.link_gbps, IMAGES, BYTES)
     assert seen.pair_links.tolist() == [[0, 3], [1, -1], [2, -1], [2, -1]]
@@ -64,7 +64,7 @@ def test_images_of_two_pairs_that_share_a_link_share_it_here_too():
 
 
 def test_weights_and_latency_are_those_of_the_worst_image():
-    """GPU 3 sends half over each of two links, one of them slow: 5 bytes on 10 Gbps are more than 10 on 100."""
+    """GPU 3 sends half over each of two links: 5 bytes on 10 Gbps take longer than 10 on 100."""
     given = network(
         RING, [[0, -1], [1, -1], [2, -1], [3, 4]], np.array([100.0, 100.0, 100.0, 10.0, 100.0]),
         latency_us=np.array([1.0, 2.0, 5.0, 3.0]),
@@ -80,7 +80,7 @@ def test_weights_and_latency_are_those_of_the_worst_image():
 
 @pytest.fixture
 def hyperx(tmp_path):
-    """A 4 x 4 HyperX whose nodes are GPUs: each is joined to those of its row and of its column, at 25 Gbps."""
+    """A 4 x 4 HyperX of GPUs: each is joined to those of its row and of its column, at 25 Gbps."""
     nodes = list(itertools.product(range(4), repeat=2))
     lines = ["from,to,gbps"]
     for (i, j), (k, m) in itertools.combinations(nodes, 2):
@@ -109,7 +109,7 @@ def hyperx_case(registry, topology, mp):
 @pytest.mark.interconnects
 @pytest.mark.parametrize("mp", [1, 2, 4, 8])
 def test_no_estimate_is_below_what_the_most_loaded_link_takes(registry, hyperx, mp):
-    """Of the variants that are tried, the least of their bytes over capacity: no iteration is faster than that."""
+    """Bytes of a link over its capacity, of the variant where that is least: no iteration is faster."""
     case = hyperx_case(registry, hyperx, mp)
     reuse, bounds_us = Reuse(), []
     for traffic in case_traffic(case, reuse):

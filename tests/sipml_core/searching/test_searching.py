@@ -47,10 +47,8 @@ def asked_in_turn(found, label):
         (2000.0, 2, 64, [1, 2, 4], 4),
     ],
 )
-def test_how_many_further_candidates_are_simulated(
-    found, monkeypatch, took_us, top, further, in_turn, best
-):
-    """Estimates on the slow network: mp 2 720 us, 4 880, 1 950, 8 990; simulated: 4 850, 1 900, and 2 so long.
+def test_how_many_further_candidates_are_simulated(found, monkeypatch, took_us, top, further, in_turn, best):
+    """Estimates, slow network: mp 2 720 us, 4 880, 1 950, 8 990; simulated: 4 850, 1 900, and 2 so long.
 
     Whatever beats the best simulated by estimate is simulated, until nothing does.
     """

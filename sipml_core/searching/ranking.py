@@ -54,7 +54,7 @@ class Ranking:
     search: SearchTable
 
     def first(self, simulations: Answers) -> list[Trial]:
-        """Return those to simulate so that there will be the `top` best, and the best of pure data parallelism."""
+        """Return those of the `top` best, and the best of pure data parallelism, that are not simulated."""
         pure = [trial for trial in self.trials if trial in self.pure]
         chosen = {*_wanted(self.trials, simulations, self.search.top), *_wanted(pure, simulations, 1)}
         return sorted(chosen)
@@ -121,6 +121,6 @@ def _counts(answer: Mapping[str, object]) -> bool:
 
 
 def _wanted(ranked: Sequence[Trial], simulations: Answers, count: int) -> list[Trial]:
-    """Return the first of the ranking, so that `count` of them will have been simulated, if only to the limit."""
+    """Return the first of the ranking, so that `count` of them will have been simulated."""
     left = [trial for trial in ranked if trial not in simulations or _counts(simulations[trial])]
     return [trial for trial in left[:count] if trial not in simulations]
