@@ -227,7 +227,7 @@ def _share(traffic: CaseTraffic, tasks: TaskGraph, groups: int) -> Network:
     pair_bytes[row] = pairs.tasks.size_bytes
     images = len(pairs.src) * traffic.lowering.period // groups
     seen = shared_links(network, capacity_gbps, row.reshape(images, -1), pair_bytes)
-    key = index.key(network.pair_src, network.pair_dst)
+    key = index.key(seen.pair_src, seen.pair_dst)
     return attrs.evolve(seen, transfer_pair=np.searchsorted(key, index.key(tasks.src, tasks.dst)))
 
 

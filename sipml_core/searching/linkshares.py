@@ -3,8 +3,8 @@
 A link gives them the part of its capacity that their bytes are of all the bytes that the job sends over
 it. On networks whose links are loaded unevenly (routes chosen by a hash, a graph without symmetry) other
 groups have a worse way: a collective over replicas waits for its slowest pair, and the replicas for the
-slowest group. So each pair of the first groups also crosses the way of that one of its images, in other
-groups, that has the most loaded link, with the part of its links that the groups of that image have.
+slowest group. There a pair of the first groups stands for its images in all groups, as if all of them sent
+at the same time and at one rate: it crosses each link as often as they do, and links have all they carry.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.model import Network, ranges
+from sipml_core.model import Network
 
 #: Loads and latencies that differ by less, relative, count as one: sums of bytes have rounding.
 _EQUAL = 1e-9
@@ -25,7 +25,7 @@ def shared_links(
     pair: NDArray[np.intp],
     pair_bytes: NDArray[np.float64],
 ) -> Network:
-    """Return the network as the first groups see it; pairs stay as they are numbered.
+    """Return the network as the first groups see it: with their pairs alone where links are loaded unevenly.
 
     Parameters
     ----------
@@ -41,21 +41,18 @@ def shared_links(
 
     Examples
     --------
-    Of four GPUs each sends 10 bytes to the next one: three over a link each, that from 3 to 0 over a link
-    that carries 30 bytes more of GPU 1. As a group of one GPU, GPU 0 stands for all. Of its own
-    link it has the whole, 100 Gbps, and beside it the part of GPU 3 on the link of that, a quarter.
+    Of four GPUs each sends 10 bytes to the next one, the first two over links of their own, the others over
+    one link of 100 Gbps. As a group of one GPU, GPU 0 stands for all: it crosses its own link once, and that
+    one twice, for GPU 2 and for GPU 3, which leaves it 50 Gbps.
 
     >>> network = Network.of_matrix(
-    ...     gpus=4, pair_src=[0, 1, 1, 2, 3], pair_dst=[1, 2, 3, 3, 0],
-    ...     pair_links=np.array([[0], [1], [3], [2], [3]]), pair_latency_us=np.zeros(5),
-    ...     transfer_pair=[0, 1, 2, 3, 4], link_gbps=np.full(4, 100.0), link_id=np.arange(4), first_circuit=4,
-    ...     circuit_src=[], circuit_dst=[],
+    ...     gpus=4, pair_src=[0, 1, 2, 3], pair_dst=[1, 2, 3, 0], pair_links=np.array([[0], [1], [2], [2]]),
+    ...     pair_latency_us=np.zeros(4), transfer_pair=[0, 1, 2, 3], link_gbps=np.full(3, 100.0),
+    ...     link_id=np.arange(3), first_circuit=3, circuit_src=[], circuit_dst=[],
     ... )
-    >>> seen = shared_links(
-    ...     network, network.link_gbps, np.array([[0], [1], [3], [4]]), np.array([10.0, 10, 30, 10, 10])
-    ... )
-    >>> seen.pair_links[0].tolist(), seen.link_gbps[[0, 4]].tolist()
-    ([0, 4], [100.0, 25.0])
+    >>> seen = shared_links(network, network.link_gbps, np.arange(4)[:, None], np.full(4, 10.0))
+    >>> seen.link_id[seen.pair_links].tolist(), seen.pair_weights.tolist()
+    ([[0, 2]], [[1.0, 2.0]])
     """
     all_bytes = network.link_sum(pair_bytes)
     plain = _part_of_first(network, capacity_gbps, pair[0], pair_bytes, all_bytes)
@@ -67,40 +64,64 @@ def shared_links(
     pair_time = np.maximum.reduceat(link_time[network.pair_link], network.pair_start[:-1])
     latency_us = network.pair_latency_us.copy()
     latency_us[pair[0]] = network.pair_latency_us[pair].max(axis=0)
-    worst = pair_time[pair].argmax(axis=0)
-    image = pair[worst, np.arange(pair.shape[1])]
-    worse = pair_time[image] > pair_time[pair[0]] * (1 + _EQUAL)
+    worse = pair_time[pair].max(axis=0) > pair_time[pair[0]] * (1 + _EQUAL)
     if not worse.any():
         return attrs.evolve(plain, pair_latency_us=latency_us)
 
-    # Bytes of the groups of each image on each link, by key (image, link). [keys]
-    links = len(all_bytes)
-    of_image = np.zeros(len(network.pair_src), np.int64)
-    of_image[pair] = np.arange(len(pair))[:, None]
-    key, at = np.unique(of_image[network.entry_pair] * links + network.pair_link, return_inverse=True)
-    at = at.reshape(-1)
-    image_bytes = np.bincount(at, pair_bytes[network.entry_pair] * network.pair_weight, len(key))
+    return _in_step(attrs.evolve(network, pair_latency_us=latency_us), capacity_gbps, pair, link_time)
 
-    # Entries of the images, which stand beside those of the first groups' own pairs.
-    mine, theirs = pair[0][worse], image[worse]
-    count = np.diff(network.pair_start)[theirs]
-    entry = ranges(network.pair_start[theirs], count)
-    used, place = np.unique(at[entry], return_inverse=True)
-    link = key[used] % links
-    part = np.divide(image_bytes[used], all_bytes[link], out=np.ones(len(used)), where=all_bytes[link] > 0)
 
-    entry_pair = np.concatenate([network.entry_pair, np.repeat(mine, count)])
-    order = np.argsort(entry_pair, kind="stable")
-    entries = np.bincount(entry_pair, minlength=len(network.pair_src))
+def _in_step(
+    network: Network,
+    capacity_gbps: NDArray[np.float64],
+    pair: NDArray[np.intp],
+    link_time: NDArray[np.float64],
+) -> Network:
+    """Return the first groups' pairs, each on the links of all its images, as often as these cross them.
+
+    Of all links those that the first groups cross, and of each pair the one that gives it least, and the most
+    loaded one.
+    """
+    # Pair of the first groups that each pair stands beside, and how often its images cross each link, by
+    # key (link, pair of the first groups). [pairs], [keys]
+    pairs = pair.shape[1]
+    stands_for = np.empty(len(network.pair_src), np.int64)
+    stands_for[pair] = np.arange(pairs)
+    key, at = np.unique(
+        network.pair_link * np.int64(pairs) + stands_for[network.entry_pair], return_inverse=True
+    )
+    weight = np.bincount(at.reshape(-1), network.pair_weight, len(key))
+    link, of = key // pairs, key % pairs
+
+    # Links that count. [links kept]
+    own = np.zeros(len(network.pair_src), np.bool_)
+    own[pair[0]] = True
+    needed = np.divide(weight, capacity_gbps[link], out=np.zeros(len(key)), where=capacity_gbps[link] > 0)
+    most = [np.lexsort((-measure, of)) for measure in (needed, link_time[link])]
+    first = np.searchsorted(of[most[0]], np.arange(pairs))
+    kept = np.unique(
+        np.concatenate([network.pair_link[own[network.entry_pair]], *(link[order[first]] for order in most)])
+    )
+
+    # Entries, by pairs of the first groups in the order of (src, dst).
+    rank = np.argsort(np.argsort(pair[0]))
+    entries = np.flatnonzero(np.isin(link, kept))
+    entries = entries[np.argsort(rank[of[entries]], kind="stable")]
+    row = np.sort(pair[0])
     return attrs.evolve(
-        plain,
-        pair_start=np.concatenate([[0], np.cumsum(entries)]),
-        pair_link=np.concatenate([network.pair_link, links + place.reshape(-1)])[order],
-        pair_weight=np.concatenate([network.pair_weight, network.pair_weight[entry]])[order],
-        pair_latency_us=latency_us,
-        link_gbps=np.concatenate([plain.link_gbps, capacity_gbps[link] * part]),
-        link_id=np.concatenate([network.link_id, network.link_id[link]]),
-        first_circuit=links + len(used),
+        network,
+        pair_src=network.pair_src[row],
+        pair_dst=network.pair_dst[row],
+        pair_start=np.concatenate([[0], np.cumsum(np.bincount(rank[of[entries]], minlength=pairs))]),
+        pair_link=np.searchsorted(kept, link[entries]),
+        pair_weight=weight[entries],
+        pair_latency_us=network.pair_latency_us[row],
+        transfer_pair=[],
+        link_gbps=capacity_gbps[kept],
+        link_id=network.link_id[kept],
+        first_circuit=len(kept),
+        circuit_src=[],
+        circuit_dst=[],
     )
 
 

@@ -46,36 +46,55 @@ def test_a_link_that_groups_share_is_divided_by_bytes():
     assert seen.pair_links.tolist() == [[0]] * 4
 
 
-def test_a_pair_has_the_worst_way_of_its_images_beside_its_own():
-    """GPU 2 and GPU 3 share a link of 100 Gbps, half of it for each; GPU 0 has as little."""
+def links_of(seen):
+    """Return the links of each pair, by the names that they have in the whole network, with their weights."""
+    return [
+        {
+            int(seen.link_id[link]): float(weight)
+            for link, weight in zip(links, weights, strict=True)
+            if link >= 0
+        }
+        for links, weights in zip(seen.pair_links, seen.pair_weights, strict=True)
+    ]
+
+
+def test_a_pair_stands_on_a_link_as_often_as_its_images_cross_it():
+    """GPU 2 and GPU 3 share a link of 100 Gbps: GPU 0 crosses that twice, its own link once."""
     given = network(RING, [[0], [1], [2], [2]], np.full(3, 100.0))
     seen = shared_links(given, given.link_gbps, IMAGES, BYTES)
-    assert seen.pair_links.tolist() == [[0, 3], [1, -1], [2, -1], [2, -1]]
-    assert seen.link_gbps[[0, 3]].tolist() == [100.0, 50.0]
+    assert links_of(seen) == [{0: 1.0, 2: 2.0}]
+    assert seen.link_gbps.tolist() == [100.0, 100.0]
 
 
 def test_images_of_two_pairs_that_share_a_link_share_it_here_too():
-    """Two groups of two GPUs that send to each other. Those of the second share a link of 60 Gbps."""
+    """Two groups of two GPUs that send to each other. Those of the second share a link."""
     pairs, links = [(0, 1), (1, 0), (2, 3), (3, 2)], [[0], [1], [2], [2]]
     given = network(pairs, links, np.array([60.0, 60.0, 60.0]))
     seen = shared_links(given, given.link_gbps, np.array([[0, 1], [2, 3]]), BYTES)
-    assert seen.pair_links[:2].tolist() == [[0, 3], [1, 3]]
-    assert seen.link_gbps[3] == 60.0
+    assert (seen.pair_src.tolist(), seen.pair_dst.tolist()) == ([0, 1], [1, 0])
+    assert links_of(seen) == [{0: 1.0, 2: 1.0}, {1: 1.0, 2: 1.0}]
 
 
-def test_weights_and_latency_are_those_of_the_worst_image():
+def test_weights_and_latency_are_those_of_the_images():
     """GPU 3 sends half over each of two links: 5 bytes on 10 Gbps take longer than 10 on 100."""
     given = network(
         RING, [[0, -1], [1, -1], [2, -1], [3, 4]], np.array([100.0, 100.0, 100.0, 10.0, 100.0]),
         latency_us=np.array([1.0, 2.0, 5.0, 3.0]),
     )  # fmt: skip
-    halved = np.where(given.pair_link >= 3, 0.5, 1.0)
-    given = attrs.evolve(given, pair_weight=halved)
+    given = attrs.evolve(given, pair_weight=np.where(given.pair_link >= 3, 0.5, 1.0))
     seen = shared_links(given, given.link_gbps, IMAGES, BYTES)
-    assert seen.pair_links[0].tolist() == [0, 5, 6]
-    assert seen.pair_weights[0].tolist() == [1.0, 0.5, 0.5]
-    assert seen.link_gbps[5:].tolist() == [10.0, 100.0]
-    assert seen.pair_latency_us.tolist() == [5.0, 2.0, 5.0, 3.0]
+    assert links_of(seen) == [{0: 1.0, 3: 0.5}]
+    assert seen.pair_latency_us.tolist() == [5.0]
+
+
+def test_pairs_keep_their_order_whatever_the_order_of_the_first_groups():
+    """GPUs 1 and 0, in this order, are the first group; 3 and 2 the second, whose links are slow."""
+    pairs = [(0, 1), (1, 0), (2, 3), (3, 2)]
+    given = network(pairs, [[0], [1], [2], [3]], np.array([100.0, 100.0, 20.0, 10.0]))
+    seen = shared_links(given, given.link_gbps, np.array([[1, 0], [3, 2]]), BYTES)
+    assert (seen.pair_src.tolist(), seen.pair_dst.tolist()) == ([0, 1], [1, 0])
+    assert links_of(seen) == [{0: 1.0, 2: 1.0}, {1: 1.0, 3: 1.0}]
+    assert seen.link_gbps.tolist() == [100.0, 100.0, 20.0, 10.0]
 
 
 @pytest.fixture
