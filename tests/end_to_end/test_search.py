@@ -225,7 +225,7 @@ def test_the_estimate_is_close_where_experts_are_spread(registry, tmp_path, topo
 def test_the_estimate_is_close_where_some_links_are_loaded_more(registry, tmp_path):
     """A HyperX of 4 x 4 GPUs, routes by a hash: within 15 % of the simulation.
 
-    The ways of the first groups alone were up to 45 % too fast (mp 1), for other groups have worse ones.
+    The ways of the first groups alone were 26 % too fast (mp 1), for other groups have worse ones.
     """
     nodes = [(i, j) for i in range(4) for j in range(4)]
     lines = [
@@ -239,6 +239,17 @@ def test_the_estimate_is_close_where_some_links_are_loaded_more(registry, tmp_pa
     rows = found(registry, gpus=16, topologies=[topology], global_batches=[16, 32], top=100).rows
     errors = {(row.mp, row.global_batch): row.error for row in rows if row.error is not None}
     assert len(errors) >= 6
+    assert all(abs(error) < 0.15 for error in errors.values()), errors
+
+
+def test_the_estimate_is_close_where_routes_are_hashed(registry):
+    """A fat tree. Links divided by bytes were 31 % too slow (mp 2): activations and gradients take turns."""
+    model = {**SMALL_GPT, "layers": 2, "hidden": 1024, "sequence": 64}
+    rows = found(
+        registry, gpus=32, topologies=["fat-tree"], workload=model, global_batches=[64], mp=[2, 4]
+    ).rows
+    errors = {row.mp: row.error for row in rows if row.error is not None}
+    assert set(errors) == {1, 2, 4}
     assert all(abs(error) < 0.15 for error in errors.values()), errors
 
 
