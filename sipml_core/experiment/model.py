@@ -284,6 +284,11 @@ class SearchTable:
         4, validator=between(1, MAX_TOP),
         doc="strategies simulated in full for each workload and interconnect, the best by the estimate",
     )  # fmt: skip
+    further: int = option(
+        64, validator=between(0, MAX_TOP),
+        doc="strategies, at most, simulated beyond `top`, `top` at a time: those whose estimate beats the "
+        "best that was simulated; 0: none",
+    )  # fmt: skip
     rounds: int = option(
         6, validator=between(1, 10),
         doc="on circuits, where the topology names no `rounds`: times, at most, that layout (\"auto\") and "

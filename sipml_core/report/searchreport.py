@@ -173,14 +173,8 @@ def search_footnotes(result: SearchResult) -> list[str]:
             rows = result.of(workload, topology)
             reason = next(row.reason for row in reversed(rows) if row.status == "infeasible")
             lines.append(f"{workload} on {topology}: no candidate can run; the last one: {reason}")
-    for workload, topology in without:
-        doubts = result.doubted_by(workload, topology)
-        if doubts:
-            among = len([row for row in result.of(workload, topology) if row.iteration_us]) + len(doubts)
-            lines.append(
-                f"{workload} on {topology}: by estimate {len(doubts)} more beat the winner, and were not "
-                f"simulated; search.top = {among} simulates them"
-            )
+    for case in without:
+        lines += _beyond_top(result, *case)
     gains = {case: result.gain_of_rounds(*case) for case in without}
     told = [
         f"{workload} on {topology} {f'{gain:.1%} less' if gain else 'no gain'}"
@@ -196,6 +190,22 @@ def search_footnotes(result: SearchResult) -> list[str]:
     if any(row.time_to_goal_s is None and row.estimate_s is not None for row in result.rows):
         lines.append("~ estimated only")
     return lines
+
+
+def _beyond_top(result: SearchResult, workload: str, topology: str) -> Iterator[str]:
+    """Yield how many were simulated because their estimates beat the winner, and what was left."""
+    tried, doubts = result.further(workload, topology), result.doubted_by(workload, topology)
+    simulated = sum(row.status == "simulated" for row in tried)
+    if simulated:
+        yield (
+            f"{workload} on {topology}: beyond the best by estimate {simulated} more simulated, whose "
+            "estimates beat the best so far"
+        )
+    if doubts:
+        yield (
+            f"{workload} on {topology}: by estimate {len(doubts)} more beat the winner, and were not "
+            f"simulated; search.further = {len(tried) + len(doubts)} simulates them"
+        )
 
 
 def write_search(result: SearchResult, folder: Path) -> list[Path]:

@@ -1,12 +1,13 @@
 """A cheap estimate of an iteration: the first groups of the job alone, on their share of each link.
 
 One group, or those that fill one server, are lowered and simulated as if all others did the same at
-the same time. A link gives them the part of its capacity
-that their bytes are of all the bytes that the job sends over it. Circuits that are set once carry what the
-plan for the traffic of the whole job gives them, with the layouts of all rounds where layout and
-circuits are chosen in turn. Those that are re-planned follow demand: on switches
-pairs get their share of the ports at every interval, by what the estimator of the experiment expects
-(`followedcircuits`); on other media, such as the fibres of a ring, they share it as packets would.
+the same time. A link gives them the part of its capacity that their bytes are of all the bytes that the
+job sends over it; pairs whose images in other groups have more loaded links cross these as well
+(`linkshares`). Circuits that are set once carry what the plan for the traffic of the whole job gives them,
+with the layouts of all rounds where layout and circuits are chosen in turn. Those that are re-planned
+follow demand: on switches pairs get their share of the ports at every interval, by what the estimator of
+the experiment expects (`followedcircuits`); on other media, such as the fibres of a ring, they share it
+as packets would.
 
 Where the groups of the job are alike the estimate is the simulation. It leaves out what sets groups
 apart (circuits that differ from group to group, noise), and of re-planning on switches that circuits are
@@ -29,6 +30,7 @@ from sipml_core.errors import StalledError, TooSlowError
 from sipml_core.lowering import Lowering, NoSymmetryError, symmetry
 from sipml_core.model import CircuitControl, CircuitParts, Network, PairIndex, TaskGraph
 from sipml_core.searching.followedcircuits import FollowedCircuits
+from sipml_core.searching.linkshares import shared_links
 
 #: Plans of circuits, at most, that an estimate makes itself.
 MAX_PLANS = 500
@@ -144,7 +146,7 @@ def _first_groups(traffic: CaseTraffic, reuse: Reuse) -> tuple[TaskGraph, Networ
     """Return the first groups and their part of each link."""
     groups = _groups(traffic.lowering, traffic.variant.fabric.hints.server_gpus)
     tasks = _tasks_of(traffic.lowering, groups, reuse)
-    return tasks, _share(traffic, tasks)
+    return tasks, _share(traffic, tasks, groups)
 
 
 def _tasks_of(lowering: Lowering, groups: int, reuse: Reuse) -> TaskGraph:
@@ -215,26 +217,18 @@ def _followed(
     return tasks, network, driver
 
 
-def _share(traffic: CaseTraffic, tasks: TaskGraph) -> Network:
-    """The network as the first groups see it: capacities in proportion to their part of the bytes."""
+def _share(traffic: CaseTraffic, tasks: TaskGraph, groups: int) -> Network:
+    """The network as the first groups see it, see `shared_links`."""
     network, capacity_gbps = _sharing(traffic)
-    index = PairIndex(network.gpus)
-    key = index.key(network.pair_src, network.pair_dst)
-    wanted = index.key(tasks.src, tasks.dst)
-    total = traffic.pairs.tasks.size_bytes
-    own = np.isin(key, wanted)[network.transfer_pair]
-    all_bytes = network.link_bytes(total)
-    own_bytes = network.link_bytes(np.where(own, total, 0.0))
-    share = np.ones(len(all_bytes))
-    np.divide(own_bytes, all_bytes, out=share, where=own_bytes > 0)
-    return attrs.evolve(
-        network,
-        transfer_pair=np.searchsorted(key, wanted),
-        link_gbps=capacity_gbps * share,
-        first_circuit=len(share),
-        circuit_src=[],
-        circuit_dst=[],
-    )
+    pairs, index = traffic.pairs, PairIndex(network.gpus)
+    # Pair of each transfer of the whole job, and of those of the first groups with their images below.
+    row = network.transfer_pair.astype(np.intp)
+    pair_bytes = np.zeros(len(network.pair_src))
+    pair_bytes[row] = pairs.tasks.size_bytes
+    images = len(pairs.src) * traffic.lowering.period // groups
+    seen = shared_links(network, capacity_gbps, row.reshape(images, -1), pair_bytes)
+    key = index.key(seen.pair_src, seen.pair_dst)
+    return attrs.evolve(seen, transfer_pair=np.searchsorted(key, index.key(tasks.src, tasks.dst)))
 
 
 def _sharing(traffic: CaseTraffic) -> tuple[Network, NDArray[np.float64]]:

@@ -1,20 +1,20 @@
-"""Estimate every candidate, simulate the best few, keep the least time-to-accuracy."""
+"""Estimate every candidate, simulate those that may win, keep the least time-to-accuracy."""
 
 from __future__ import annotations
 
-from collections import defaultdict
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
 
 import attrs
 
 from sipml_core import __version__
-from sipml_core.cases import Candidate, Goal, goal_of, hashes_of_files, options_text, versions, with_speedups
+from sipml_core.cases import Candidate, goal_of, hashes_of_files, options_text, versions, with_speedups
 from sipml_core.executing import Executor, executor_for
 from sipml_core.experiment import Experiment, Interconnect, resolved_tables
 from sipml_core.model import SILENT, CaseResult, Progress
 from sipml_core.searching.answering import Answers, Asked
 from sipml_core.searching.ladders import estimates_in_rounds
+from sipml_core.searching.ranking import goal_of_candidate, rankings_of
 from sipml_core.searching.searchresult import TIGHT_MEMORY, SearchResult, SearchRow
 from sipml_core.searching.workers import ESTIMATE, SIMULATION, Trial, WorkerPool
 from sipml_core.store import ResultStore, trim
@@ -33,7 +33,8 @@ def search(
 
     All candidates are estimated. The `top` best by the estimate are simulated in full, and so is the
     best one of pure data parallelism; where a simulation turns out to be infeasible, the next one takes
-    its place, but not where it exceeds `engine.max_time_us`.
+    its place, but not where it exceeds `engine.max_time_us`. Then those whose estimate beats the best that
+    was simulated are simulated as well, `further` of them at most.
 
     Parameters
     ----------
@@ -60,10 +61,17 @@ def search(
         estimates = estimates_in_rounds(
             trials, lambda trial: _look_up(pool, trial)[1], lambda some: asked.all(ESTIMATE, some)
         )
+        rankings = rankings_of(estimates, lambda trial: _look_up(pool, trial)[1])
         simulations: Answers = {}
-        while chosen := list(_chosen(pool, estimates, simulations)):
+        while chosen := [trial for ranking in rankings for trial in ranking.first(simulations)]:
             simulations |= asked.all(SIMULATION, chosen)
-        return [_Report(pool, number, estimates, simulations).result() for number in range(len(experiments))]
+        first = frozenset(simulations)
+        while chosen := [trial for ranking in rankings for trial in ranking.further(simulations, first)]:
+            simulations |= asked.all(SIMULATION, chosen)
+        return [
+            _Report(pool, number, estimates, simulations, first).result()
+            for number in range(len(experiments))
+        ]
 
 
 def _trials(pool: WorkerPool, experiments: Sequence[Experiment]) -> Iterator[Trial]:
@@ -78,45 +86,6 @@ def _look_up(pool: WorkerPool, trial: Trial) -> tuple[Experiment, Candidate, Int
     return pool.worker.look_up(trial)
 
 
-def _goal(candidate: Candidate) -> Goal:
-    return goal_of(candidate.job.workload, candidate.global_batch)
-
-
-def _chosen(pool: WorkerPool, estimates: Answers, simulations: Answers) -> Iterator[Trial]:
-    """What to simulate next, for cases that have not enough simulations yet."""
-    cases: dict[tuple[int, int, int], list[Trial]] = defaultdict(list)
-    for trial, answer in estimates.items():
-        if "infeasible" not in answer:
-            cases[trial.experiment, trial.job, trial.interconnect].append(trial)
-    for (experiment, job, _), trials in sorted(cases.items()):
-
-        def expected_s(trial: Trial) -> tuple[float, Trial]:
-            _, candidate, _ = _look_up(pool, trial)
-            return estimates[trial]["iteration_us"] * _goal(candidate).steps, trial
-
-        ranked = sorted(trials, key=expected_s)
-        top = pool.worker.experiments[experiment].jobs[job].search.top
-        pure = [trial for trial in ranked if _is_pure(_look_up(pool, trial)[1])]
-        chosen = {*_still_wanted(ranked, simulations, top), *_still_wanted(pure, simulations, 1)}
-        yield from sorted(chosen)
-
-
-def _is_pure(candidate: Candidate) -> bool:
-    """Whether a candidate is data parallelism alone, but for stages that the plan names."""
-    return candidate.mp == 1 and (candidate.pp == 1 or not candidate.job.search.searches_stages)
-
-
-def _still_wanted(ranked: list[Trial], simulations: Answers, count: int) -> list[Trial]:
-    """The first of the ranking, so that `count` of them will have been simulated, if only to the limit."""
-
-    def counts(trial: Trial) -> bool:
-        answer = simulations.get(trial, {})
-        return "infeasible" not in answer or "too_slow" in answer
-
-    left = [trial for trial in ranked if counts(trial)]
-    return [trial for trial in left[:count] if trial not in simulations]
-
-
 @attrs.frozen
 class _Report:
     """Puts the answers about one experiment together."""
@@ -125,6 +94,8 @@ class _Report:
     number: int
     estimates: Answers
     simulations: Answers
+    #: Those that were simulated before any estimate was compared with a simulation.
+    first: frozenset[Trial]
 
     def result(self) -> SearchResult:
         experiment = self.pool.worker.experiments[self.number]
@@ -163,7 +134,7 @@ class _Report:
         if "iteration_us" not in answer:
             return None
         _, candidate, _ = _look_up(self.pool, trial)
-        return _goal(candidate).time_s(answer["iteration_us"])
+        return goal_of_candidate(candidate).time_s(answer["iteration_us"])
 
     def _best(self, winners: list[Trial]) -> tuple[CaseResult, ...]:
         cases = [self._case(trial) for trial in winners]
@@ -184,7 +155,7 @@ class _Report:
 
     def _row(self, trial: Trial, best: bool) -> SearchRow:
         experiment, candidate, interconnect = _look_up(self.pool, trial)
-        goal = _goal(candidate)
+        goal = goal_of_candidate(candidate)
         guessed, simulated = self.estimates[trial], self.simulations.get(trial, {})
         estimate_us, iteration_us = guessed.get("iteration_us"), simulated.get("iteration_us")
         reason = guessed.get("infeasible") or simulated.get("infeasible") or ""
@@ -229,4 +200,5 @@ class _Report:
             zero=candidate.job.table.zero,
             recompute=candidate.job.table.recompute,
             bubble=candidate.plan.bubble if candidate.plan else None,
+            further=trial in self.simulations and trial not in self.first,
         )

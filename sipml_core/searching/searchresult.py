@@ -58,6 +58,10 @@ class SearchRow:
     zero: int = _column("what replicas share, see summary.csv", default=0)
     recompute: str = _column("what is made again while going backward", default="none")
     bubble: float | None = _column("part of an iteration that GPUs wait for their pipeline", default=None)
+    further: bool = _column(
+        "simulated after the `top` best by the estimate, for its estimate beat the best of those simulated",
+        default=False,
+    )
 
 
 @attrs.frozen(kw_only=True)
@@ -105,6 +109,10 @@ class SearchResult:
         if not other:
             return None
         return 1 - min(times_s) / min(once_s)
+
+    def further(self, workload: str, topology: str) -> list[SearchRow]:
+        """Return rows that were simulated beyond `top`, or turned out infeasible; see `SearchRow.further`."""
+        return [row for row in self.of(workload, topology) if row.further]
 
     def doubted_by(self, workload: str, topology: str) -> list[SearchRow]:
         """Return rows that were only estimated, and by that beat the winner; none where nothing ran."""

@@ -133,6 +133,7 @@ def test_a_number_of_gpus_outside_the_range_is_refused(gpus):
         ({"workload__0__strategy__global_batch": 4 * 10**21}, "global_batch must be from 1 to 1073741824"),
         ({"workload__0__strategy": {"mp": 2**63}}, "mp must be from 1 to 65536, got 9223372036854775808"),
         ({"search": {"top": 10**9}}, "search.top must be from 1 to 10000"),
+        ({"search": {"further": -1}}, "search.further must be from 0 to 10000"),
         ({"search": {"global_batches": [2**40]}}, "global_batches must be from 1 to 1073741824"),
         ({"gpu": {"precision": "x" * 3000}}, "gpu.precision must be one of"),
         ({"x" * 3000: 1}, "xx is not a known key"),

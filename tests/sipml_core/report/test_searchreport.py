@@ -181,7 +181,7 @@ RECORD = {
     "all_reduce": "two-tier", "exchange": "chain",
     "memory_bytes": "8800000000.0", "extrapolated": "true", "tight_memory": "false", "reason": "",
     "pp": "5", "micro_batch": "4", "schedule": "in order", "zero": "2", "recompute": "selective",
-    "bubble": "0.375",
+    "bubble": "0.375", "further": "false",
 }  # fmt: skip
 
 
@@ -248,7 +248,24 @@ def test_candidates_whose_estimate_beats_the_winner_are_counted(fakes):
         line for line in search_footnotes(result([won, *rows], [fakes.case_result()])) if "beat" in line
     ]
     assert line.startswith("model on net: by estimate 2 more beat the winner")
-    assert line.endswith("search.top = 3 simulates them")
+    assert line.endswith("search.further = 2 simulates them")
+
+
+def test_what_was_simulated_for_its_estimate_is_counted(fakes):
+    """Three beyond the best by estimate, one of which could not run; one more has an estimate below 13 s.
+
+    Then `further` of four is what it takes to simulate that as well.
+    """
+    won = fakes.search_row(extrapolated=False, one_round_us=None)
+    more = [attrs.evolve(won, best=False, further=True, time_to_goal_s=14.0)] * 2
+    refused = attrs.evolve(more[0], status="infeasible", reason="no room", time_to_goal_s=None)
+    left = attrs.evolve(fakes.search_row(**NOT_SIMULATED), extrapolated=False, estimate_s=12.9)
+    found = result([won, *more, refused, left], [fakes.case_result()])
+    assert found.further("model", "net") == [*more, refused]
+    assert found.further("model", "switch") == []
+    beyond, beat, _ = search_footnotes(found)
+    assert beyond.startswith("model on net: beyond the best by estimate 2 more simulated")
+    assert beat.endswith("search.further = 4 simulates them")
 
 
 @pytest.mark.parametrize("width", [80, 100, 150])

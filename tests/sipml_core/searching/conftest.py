@@ -62,5 +62,5 @@ def found(fakes, monkeypatch):
         experiment = read_experiment(tables, fakes.fake_registry())
         return search([experiment], store=store, retry_failed=retry_failed)[0]
 
-    run.asked = asked
+    run.asked, run.estimate_us, run.simulated_us = asked, ESTIMATE_US, SIMULATED_US
     return run
