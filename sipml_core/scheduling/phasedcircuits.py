@@ -115,7 +115,7 @@ class PhasedCircuits(ScheduledCircuits):
             for each in phases
             if each.phases
         ]
-        estimates = None if bursts is None else KindEstimates(bursts, self._plan, carried)
+        estimates = None if bursts is None else self._estimates(bursts, carried)
         if estimates is None or len(estimates.kinds) < 2 or estimates.runs > MOST_PHASES:
             if coarse:
                 self.why_once = self._why_once(np.where(carried, phases[0].kind_bytes, 0.0))
@@ -132,6 +132,11 @@ class PhasedCircuits(ScheduledCircuits):
         if ways and not found:
             self.why_once = _told_once(once_us, shared_us)
         return found
+
+    def _estimates(self, bursts: Bursts, carried: NDArray[np.bool_]) -> KindEstimates:
+        port_gbps = self.control.circuits_per_gpu * self.control.circuit_gbps
+        change_us = self.control.reconfiguration_us
+        return KindEstimates(bursts, self._plan, carried, port_gbps=port_gbps, change_us=change_us)
 
     @property
     def note(self) -> str:

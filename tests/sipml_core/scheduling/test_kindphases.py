@@ -2,6 +2,7 @@
 
 import itertools
 
+import attrs
 import numpy as np
 import pytest
 
@@ -13,13 +14,14 @@ from sipml_core.model import (
     PIPELINE,
     TENSOR,
     CircuitControl,
+    CircuitPlan,
     Fabric,
     Network,
     TaskBuilder,
 )
+from sipml_core.plugin import Scheduler
 from sipml_core.scheduling.driver import job_bytes
 from sipml_core.scheduling.jobphases import TransferParts, all_job_phases, job_phases
-from sipml_core.scheduling.kindchoice import KindEstimates
 from sipml_core.scheduling.kindphases import Bursts
 from sipml_core.scheduling.phasedcircuits import PhasedCircuits
 
@@ -170,7 +172,7 @@ def test_kinds_that_share_are_chosen_as_by_trying_all_partitions(drivers, seed):
     driver = drivers(tasks, 2.0 ** (seed + 1), circuits_per_gpu=6)[0]
     parts = TransferParts(iteration=np.zeros(tasks.transfers, dtype=np.int64), by_kind=True)
     bursts = bursts_of(driver.network, tasks, parts)
-    estimates = KindEstimates(bursts, driver._plan, np.ones(5, dtype=bool))
+    estimates = driver._estimates(bursts, np.ones(5, dtype=bool))
     assert len(estimates.kinds) == 4
     times_us = {
         numbers: estimates.shared_us(dict(zip(estimates.kinds, numbers, strict=True)))
@@ -196,6 +198,43 @@ def any_job(seed, transfers=60, gpus=8):
         iteration=np.zeros(transfers, dtype=np.int64), stage=(src // (gpus // 2)), by_kind=True
     )
     return builder.build(), parts
+
+
+class Retaining(Scheduler):
+    """A circuit for each pair of GPU 0 that asks; those of the plan before stay, the newest first, where a
+    port is left."""
+
+    name = "retaining"
+    summary = "circuits that stay"
+
+    def plan(self, control, traffic, previous):
+        lit = traffic.dst.tolist()
+        before = [] if previous is None else previous.newest
+        newest = [*lit, *(to for to in before if to not in lit)][: control.circuits_per_gpu]
+        pairs = sorted(newest)
+        gbps = [control.circuit_gbps] * len(pairs)
+        return Retained(gpus=control.gpus, src=[0] * len(pairs), dst=pairs, gbps=gbps, newest=tuple(newest))
+
+
+@attrs.frozen(kw_only=True, eq=False)
+class Retained(CircuitPlan):
+    newest: tuple[int, ...]
+
+
+@pytest.mark.parametrize("apart_first", [True, False])
+def test_an_estimate_follows_the_plan_in_force(drivers, apart_first):
+    """Two circuits of 50 Gbps, 4 us dark: each burst takes 20 us. Apart, that of experts is dark once, for
+    that of tensors stays beside it; that of gradients is dark, and that of tensors again when they come back:
+    5 x 20 + 3 x 4. Together only the last two are. Neither depends on what was asked for before."""
+    tasks = chain(*ALTERNATING)
+    driver = drivers(tasks, 4.0, circuits_per_gpu=2, scheduler=Retaining(None))[0]
+    parts = TransferParts(iteration=np.zeros(tasks.transfers, dtype=np.int64), by_kind=True)
+    bursts = bursts_of(driver.network, tasks, parts)
+    estimates = driver._estimates(bursts, np.ones(3, dtype=bool))
+    expected_us = {(0, 1): 112.0, (0, 0): 108.0}
+    for numbers in sorted(expected_us, reverse=apart_first):
+        sharing = dict(zip(estimates.kinds, numbers, strict=True))
+        assert estimates.shared_us(sharing) == pytest.approx(expected_us[numbers])
 
 
 @pytest.mark.interconnects
