@@ -4,7 +4,6 @@ In: traffic that was sent or waits. Out: a `CircuitPlan` made by a scheduler, as
 Imports `engine`, `plugin` and what is below them.
 """
 
-from sipml_core.scheduling.ahead import WithNext
 from sipml_core.scheduling.demandrules import BYTES, GATING, DemandRule, rules_to_try
 from sipml_core.scheduling.driver import (
     ScheduledCircuits,
@@ -31,7 +30,6 @@ __all__ = [
     "PhasedCircuits",
     "ScheduledCircuits",
     "TransferParts",
-    "WithNext",
     "circuit_traffic",
     "crowded",
     "driven",

@@ -22,7 +22,7 @@ from sipml_core.model import (
     TrafficMatrix,
     ViewPlan,
 )
-from sipml_core.plugin import DemandForecast, Scheduler
+from sipml_core.plugin import DemandForecast, PlansAhead, Scheduler
 from sipml_core.scheduling.demandrules import BYTES, DemandRule, interval_bytes
 
 if TYPE_CHECKING:
@@ -90,9 +90,16 @@ def refuse_control(scheduler: Scheduler, control: CircuitControl) -> None:
 
 
 def planned(
-    scheduler: Scheduler, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
+    scheduler: Scheduler,
+    control: CircuitControl,
+    traffic: TrafficMatrix,
+    previous: CircuitPlan | None,
+    later: TrafficMatrix | None = None,
 ) -> CircuitPlan:
     """Return the scheduler's plan, checked against what exists, with what stays lit and what goes dark.
+
+    `later`: traffic that comes later, for schedulers that can plan for it (`PlansAhead`); of one network, not
+    of a view or of parts.
 
     Raises
     ------
@@ -102,11 +109,15 @@ def planned(
         Its plan cannot exist.
     """
     refuse_control(scheduler, control)
-    return _plan_or_stay(scheduler, control, traffic, previous)[0]
+    return _plan_or_stay(scheduler, control, traffic, previous, later)[0]
 
 
 def _plan_or_stay(
-    scheduler: Scheduler, control: CircuitControl, traffic: TrafficMatrix, previous: CircuitPlan | None
+    scheduler: Scheduler,
+    control: CircuitControl,
+    traffic: TrafficMatrix,
+    previous: CircuitPlan | None,
+    later: TrafficMatrix | None = None,
 ) -> tuple[CircuitPlan, bool]:
     """Return what `planned` does where the scheduler knows the circuits, and whether all stays as it was."""
     if isinstance(control, CircuitParts):
@@ -116,7 +127,10 @@ def _plan_or_stay(
         before = previous.whole if isinstance(previous, ViewPlan) else None
         plan = control.seen(planned(scheduler, control.whole, control.traffic_of(traffic), before))
         return plan, previous is not None and plan.stays(previous)
-    plan = scheduler.plan(control, traffic, previous)
+    if later is not None and isinstance(scheduler, PlansAhead):
+        plan = scheduler.plan_ahead(control, traffic, previous, later)
+    else:
+        plan = scheduler.plan(control, traffic, previous)
     if not isinstance(plan, CircuitPlan):
         raise PluginError(f"scheduler {scheduler.name!r} returned a {type(plan).__name__}, not a CircuitPlan")
     if previous is not None and plan.stays(previous):
@@ -264,26 +278,26 @@ class ScheduledCircuits:
         self,
         demand: NDArray[np.float64],
         previous: CircuitPlan | None,
-        scheduler: Scheduler | None = None,
+        later: TrafficMatrix | None = None,
     ) -> CircuitPlan:
-        return self._plan_or_stay(demand, previous, scheduler)[0]
+        return self._plan_or_stay(demand, previous, later)[0]
 
     def _plan_or_stay(
         self,
         demand: NDArray[np.float64],
         previous: CircuitPlan | None,
-        scheduler: Scheduler | None = None,
+        later: TrafficMatrix | None = None,
     ) -> tuple[CircuitPlan, bool]:
         """Return the plan for a demand of circuits, and whether all is as in the one before.
 
-        `scheduler`: who plans it; None: the driver's.
+        `later`: traffic that comes later, see `planned`.
         """
         if self.rule != BYTES:
             port_gbps = self.control.circuits_per_gpu * self.control.circuit_gbps
             most_bytes = interval_bytes(port_gbps, self.control.interval_us)
             demand = self.rule.weighted(demand, self._gates, most_bytes)
         traffic = circuit_traffic(self.network, demand)
-        return _plan_or_stay(scheduler or self.scheduler, self.control, traffic, previous)
+        return _plan_or_stay(self.scheduler, self.control, traffic, previous, later)
 
     def _settings(self, plan: CircuitPlan, *, at_start: bool) -> CircuitSettings:
         from sipml_core.engine import CircuitSettings  # here: plugins load this room, and need no engine

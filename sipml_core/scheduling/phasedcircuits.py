@@ -14,7 +14,6 @@ from numpy.typing import NDArray
 from sipml_core.fields import format_us
 from sipml_core.model import CircuitParts, CircuitPlan, CircuitView, Network
 from sipml_core.plugin import DemandForecast, PlansAhead
-from sipml_core.scheduling.ahead import WithNext
 from sipml_core.scheduling.driver import (
     ScheduledCircuits,
     circuit_traffic,
@@ -238,7 +237,7 @@ class PhasedCircuits(ScheduledCircuits):
         if following is None or not whole or not isinstance(self.scheduler, PlansAhead):
             return self._plan(demand, previous)
         later = circuit_traffic(self.network, following.added_to(np.zeros(len(demand))))
-        return self._plan(demand, previous, WithNext(self.scheduler, later))
+        return self._plan(demand, previous, later)
 
     def _left_bytes(self) -> NDArray[np.float64]:
         """Return what circuits have to carry until the phase ends. [circuits] [bytes]"""

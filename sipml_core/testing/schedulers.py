@@ -20,7 +20,7 @@ from sipml_core.model import (
     TreatsAlike,
 )
 from sipml_core.plugin import PlansAhead, Scheduler, Topology
-from sipml_core.scheduling import WithNext, planned
+from sipml_core.scheduling import planned
 from sipml_core.testing.jobs import require_sound, run_training, small_gpu, small_placer, small_workloads
 from sipml_core.testing.laws import ComponentConformance, law, require
 
@@ -146,7 +146,7 @@ class SchedulerConformance(ComponentConformance):
             with law("what comes later takes nothing from what is sent now", gpus=gpus, traffic=name):
                 before = planned(self.make(), control, known["random, far apart"], None)
                 usual = planned(self.make(), control, traffic, before)
-                ahead = planned(WithNext(self.make(), later), control, traffic, before)
+                ahead = planned(self.make(), control, traffic, before, later)
                 mine, theirs = (_values(plan, "gbps", traffic) for plan in (usual, ahead))
                 require(np.array_equal(mine, theirs), "pairs of now have other circuits")
                 mine, theirs = (_values(plan, "kept_gbps", traffic) for plan in (usual, ahead))

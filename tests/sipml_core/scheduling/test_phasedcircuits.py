@@ -4,8 +4,18 @@ import numpy as np
 import pytest
 
 from sipml_core.engine.simulation import simulate
-from sipml_core.model import GRADIENT, TENSOR, CircuitControl, Fabric, Network, TaskBuilder
-from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes
+from sipml_core.errors import PluginError
+from sipml_core.model import (
+    GRADIENT,
+    TENSOR,
+    CircuitControl,
+    CircuitPlan,
+    Fabric,
+    Network,
+    TaskBuilder,
+    TrafficMatrix,
+)
+from sipml_core.scheduling.driver import ScheduledCircuits, job_bytes, planned
 from sipml_core.scheduling.jobphases import TransferParts, all_job_phases, job_phases
 from sipml_core.scheduling.phasedcircuits import PhasedCircuits
 
@@ -28,7 +38,16 @@ def job(gradient_to, iterations=1):
 
 @pytest.fixture
 def run(fakes):
-    def ran(tasks, iteration, *, reconfiguration_us=0.0, circuits_per_gpu=2, phased=True, kernel="c"):
+    def ran(
+        tasks,
+        iteration,
+        *,
+        reconfiguration_us=0.0,
+        circuits_per_gpu=2,
+        phased=True,
+        kernel="c",
+        scheduler=None,
+    ):
         """On circuits of 100 Gbps a GPU in all, asked every 1000 us, or once; the timeline and the driver."""
         control = CircuitControl(
             gpus=tasks.gpus,
@@ -40,7 +59,7 @@ def run(fakes):
         network = Network.of(Fabric.with_ports(circuits=control, port_gbps=100.0), tasks)
         common = {
             "control": control,
-            "scheduler": fakes.Turns(),
+            "scheduler": scheduler or fakes.Turns(),
             "estimator": lambda *, backlog_bytes, **_: backlog_bytes,
             "network": network,
             "total_bytes": job_bytes(network, tasks),
@@ -166,6 +185,41 @@ def test_what_waits_gets_a_circuit_at_the_next_interval(run):
     timeline, _ = run(builder.build(), np.zeros(3, dtype=np.int64), circuits_per_gpu=1)
     assert timeline.end_us[1:] == pytest.approx([1010.0, 2000.0 + 10_000.0, 12_010.0])
     assert timeline.link_bytes[-3:] == pytest.approx([125_000.0, 125_000_000.0, 125_000.0])
+
+
+def test_a_scheduler_that_plans_ahead_is_told_what_the_next_phase_sends(run, fakes):
+    """The first phase sends to 1, the next one to 2, and after that nothing is sent."""
+
+    class Ahead(fakes.Turns):
+        def __init__(self):
+            super().__init__()
+            self.told = []
+
+        def plan_ahead(self, control, traffic, previous, later):
+            self.told.append((traffic.dst.tolist(), later.dst.tolist(), later.demand.tolist()))
+            return self.plan(control, traffic, previous)
+
+    scheduler = Ahead()
+    timeline, _ = run(*job(gradient_to=2), scheduler=scheduler)
+    assert scheduler.told == [([1], [2], [125_000.0])]
+    assert timeline.total_us == pytest.approx(10.0 + 5.0 + 10.0)
+
+
+def test_what_comes_later_is_planned_for_by_the_scheduler_itself(fakes):
+    """`planned` asks `plan_ahead` where a scheduler has it, and checks what that returns as any plan."""
+    control = CircuitControl(gpus=3, circuit_gbps=50.0, circuits_per_gpu=2)
+    now, later = (TrafficMatrix.from_pairs(3, [0], [to], [1.0]) for to in (1, 2))
+
+    class Greedy(fakes.Turns):
+        def plan_ahead(self, control, traffic, previous, later):
+            both = [self.plan(control, each, previous) for each in (traffic, later)]
+            ends = {"src": [0, 0], "dst": [1, 2], "gbps": np.concatenate([each.gbps for each in both])}
+            return CircuitPlan(gpus=3, **ends)
+
+    with pytest.raises(PluginError, match=r"scheduler 'turns': .*4 circuits that start at GPU 0"):
+        planned(Greedy(), control, now, None, later)
+    assert planned(Greedy(), control, now, None).dst.tolist() == [1]
+    assert planned(fakes.Turns(), control, now, None, later).dst.tolist() == [1]
 
 
 def test_bytes_that_go_by_packets_are_in_no_phase(run, fakes):
