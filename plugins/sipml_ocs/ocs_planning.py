@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.errors import ConfigError, unknown
+from sipml_core.errors import ConfigError, shown, unknown
 from sipml_core.model import TrafficMatrix
 from sipml_ocs.circuits import OcsPlan
 from sipml_ocs.kernel import DARK, Problem
@@ -58,7 +58,8 @@ def plan(
     Raises
     ------
     ConfigError
-        A number of switches below 1, an unknown algorithm, a `previous` of another network.
+        Demands that are no `TrafficMatrix`, a number of switches below 1, an unknown algorithm, a `previous`
+        of another network.
 
     References
     ----------
@@ -107,6 +108,10 @@ def plan(
 def _check(
     traffic: TrafficMatrix, switches: int, link_gbps: float, algorithm: str, previous: OcsPlan | None
 ) -> None:
+    if not isinstance(traffic, TrafficMatrix):
+        raise ConfigError(
+            f"traffic must be a TrafficMatrix, as TrafficMatrix.from_dense makes one, got {shown(traffic)}"
+        )
     try:
         whole = operator.index(switches)
     except TypeError:

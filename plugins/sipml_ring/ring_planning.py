@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 
-from sipml_core.errors import ConfigError, unknown
+from sipml_core.errors import ConfigError, shown, unknown
 from sipml_core.model import TrafficMatrix
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.ring_plan import RingPlan
@@ -62,7 +62,8 @@ def plan(
     Raises
     ------
     ConfigError
-        A parameter is out of range, a pair out of reach, or `previous` is of another ring.
+        Demands that are no `TrafficMatrix`, a parameter is out of range, a pair out of reach, or `previous`
+        is of another ring.
 
     Examples
     --------
@@ -74,6 +75,10 @@ def plan(
     >>> made.count.tolist(), made.minimum_ratio
     ([[2, 2], [2, 0], [2, 0]], 50.0)
     """
+    if not isinstance(traffic, TrafficMatrix):
+        raise ConfigError(
+            f"traffic must be a TrafficMatrix, as TrafficMatrix.from_dense makes one, got {shown(traffic)}"
+        )
     control = RingCircuits.of(
         traffic.gpus,
         wavelengths,

@@ -3,12 +3,13 @@
 from __future__ import annotations
 
 from functools import cached_property
+from typing import Any
 
 import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
-from sipml_core.errors import ConfigError
+from sipml_core.errors import ConfigError, shown
 from sipml_core.fields import float64_vector, int32_vector
 from sipml_core.model.pairs import PairIndex
 
@@ -32,10 +33,16 @@ class TrafficMatrix:
         Raises
         ------
         ConfigError
-            A demand is negative or not finite, a GPU is out of range, or sends to itself.
+            A demand is negative, not finite or no number, a GPU is out of range, or sends to itself, or there
+            are not as many senders, receivers and demands.
         """
-        src, dst = np.asarray(src, dtype=np.int64), np.asarray(dst, dtype=np.int64)
-        demand = np.asarray(demand, dtype=np.float64)
+        src, dst = _numbers("senders", src, np.int64), _numbers("receivers", dst, np.int64)
+        demand = _numbers("demands", demand, np.float64)
+        if not len(src) == len(dst) == len(demand):
+            raise ConfigError(
+                f"traffic needs as many senders, receivers and demands, got {len(src)}, {len(dst)} and "
+                f"{len(demand)}"
+            )
         bad = ~(np.isfinite(demand) & (demand >= 0))
         if bad.any():
             k = int(np.flatnonzero(bad)[0])
@@ -58,8 +65,19 @@ class TrafficMatrix:
 
     @classmethod
     def from_dense(cls, matrix: ArrayLike) -> TrafficMatrix:
-        """From a square matrix [N, N] whose row is the sender."""
-        dense = np.asarray(matrix, dtype=np.float64)
+        """From a square matrix [N, N] whose row is the sender.
+
+        Raises
+        ------
+        ConfigError
+            It is not square, its rows are not as long as each other, or see `from_pairs`.
+        """
+        try:
+            dense = np.asarray(matrix, dtype=np.float64)
+        except (TypeError, ValueError):
+            raise ConfigError(
+                f"a traffic matrix must be square and of numbers in rows of one length, got {shown(matrix)}"
+            ) from None
         if dense.ndim != 2 or dense.shape[0] != dense.shape[1]:
             raise ConfigError(f"a traffic matrix must be square, got shape {dense.shape}")
         src, dst = np.nonzero(dense != 0)
@@ -78,3 +96,14 @@ class TrafficMatrix:
         matrix = np.zeros((self.gpus, self.gpus))
         matrix[self.src, self.dst] = self.demand
         return matrix
+
+
+def _numbers(what: str, values: ArrayLike, kind: type[Any]) -> NDArray[Any]:
+    """Return a vector, or refuse what is none."""
+    try:
+        vector = np.asarray(values, dtype=kind)
+        if vector.ndim == 1:
+            return vector
+    except (TypeError, ValueError):
+        pass
+    raise ConfigError(f"traffic: {what} must be a list of numbers, got {shown(values)}")

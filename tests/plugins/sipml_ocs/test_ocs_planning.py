@@ -329,3 +329,8 @@ def test_the_example_in_the_documentation_runs():
     exec(re.search(r"```python\n(.*?)```", text, re.DOTALL)[1], names)
     assert names["circuits"].port_map.shape == (16, 3)
     assert not names["again"].dark_us.any()
+
+
+def test_what_is_no_traffic_matrix_is_refused():
+    with pytest.raises(ConfigError, match=r"must be a TrafficMatrix.*got \[\[0, 1\], \[1\]\]"):
+        plan([[0, 1], [1]], switches=2, link_gbps=10.0)

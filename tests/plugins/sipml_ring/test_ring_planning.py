@@ -194,3 +194,8 @@ def test_a_plan_that_keeps_every_circuit_is_that_in_force_for_other_demands():
     assert (counts(third), third.stays(second)) == (counts(second), True)
     other = plan(pairs(8, {(2, 3): 1.0}), wavelengths=2, reach_hops=1, previous=second)
     assert not other.stays(second)
+
+
+def test_what_is_no_traffic_matrix_is_refused():
+    with pytest.raises(ConfigError, match=r"must be a TrafficMatrix.*got \[\[0, 1\], \[1\]\]"):
+        plan([[0, 1], [1]], wavelengths=4)
