@@ -163,10 +163,14 @@ def console() -> Any:
 
     from rich.console import Console
 
+    class Terminal(Console):
+        def on_broken_pipe(self) -> None:
+            raise  # what is being handled, to `readers_that_leave`
+
     if os.environ.get("COLUMNS", "").isdigit():
-        return Console(width=max(20, int(os.environ["COLUMNS"])), markup=False, emoji=False)
-    terminal = Console(markup=False, emoji=False)
-    return terminal if terminal.is_terminal else Console(width=NO_TERMINAL, markup=False, emoji=False)
+        return Terminal(width=max(20, int(os.environ["COLUMNS"])), markup=False, emoji=False)
+    terminal = Terminal(markup=False, emoji=False)
+    return terminal if terminal.is_terminal else Terminal(width=NO_TERMINAL, markup=False, emoji=False)
 
 
 def case_lines() -> Callable[[str, CaseResult], None]:

@@ -19,6 +19,7 @@ from sipml_core.cli.compare_command import compare
 from sipml_core.cli.interrupts import interrupts_noticed
 from sipml_core.cli.keeping import left_behind
 from sipml_core.cli.new_commands import new_experiment, new_plugin
+from sipml_core.cli.pipes import readers_that_leave
 from sipml_core.cli.plot_command import plot
 from sipml_core.cli.plugins_command import plugins
 from sipml_core.cli.report_command import report
@@ -37,11 +38,17 @@ REFUSED, FAILED, INTERRUPTED = 2, 1, 130
 class AnsweringGroup(click.Group):
     """A group whose commands answer what sipml raises on purpose, and an interrupt, in one line."""
 
+    def make_context(self, *arguments: Any, **extra: Any) -> click.Context:
+        """Read the words of a command line; ``--help`` is answered here."""
+        with readers_that_leave():
+            return super().make_context(*arguments, **extra)
+
     def invoke(self, context: click.Context) -> Any:
         """Run the command that was asked for."""
-        with interrupts_noticed() as interrupts:
+        with readers_that_leave(), interrupts_noticed() as interrupts:
             try:
-                return super().invoke(context)
+                with readers_that_leave():
+                    return super().invoke(context)
             except BaseException as error:
                 answer = _answer(KeyboardInterrupt() if interrupts else error)
                 if answer is None:
@@ -84,7 +91,7 @@ def main() -> None:
 
     \b
     Exit status: 0 all ran; 1 results are written, but a case is infeasible, unfinished or failed;
-    2 nothing could be started; 130 interrupted.
+    2 nothing could be started; 130 interrupted; 141 nobody reads its output any more.
     """
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # letters that a terminal does not have are spelt, not fatal
