@@ -11,7 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.cases.culprits import named
-from sipml_core.errors import ConfigError, PluginError
+from sipml_core.errors import ConfigError, PluginError, TooManyStagesError
 from sipml_core.experiment import Interconnect, Job
 from sipml_core.lowering import (
     Forwarding,
@@ -30,6 +30,7 @@ from sipml_core.model import (
     Framework,
     Network,
     OpGraph,
+    Phase,
     Placement,
     PlacementLimits,
     Plan,
@@ -170,8 +171,21 @@ def placed(placer: Placer, graph: BalancedGraph, limits: PlacementLimits, plan: 
 
 
 def model_parts(graph: BalancedGraph, plan: Plan) -> NDArray[np.int32]:
-    """Return the contiguous part of the model that each op is in; part c is on stage c mod pp. [ops]"""
-    return cut_stages(graph.graph, op_times_us(graph), plan.model_parts, plan.stage_tolerance, plan.stages)
+    """Return the contiguous part of the model that each op is in; part c is on stage c mod pp. [ops]
+
+    Raises
+    ------
+    TooManyStagesError
+        It cannot be cut into as many; the nearest pp that it can is named, with as many GPUs.
+    """
+    ops, parts = graph.graph, plan.model_parts
+    try:
+        return cut_stages(ops, op_times_us(graph), parts, plan.stage_tolerance, plan.stages)
+    except TooManyStagesError as error:
+        most = sum(op.phase is Phase.FORWARD for op in ops.ops) // plan.chunks
+        near = max((pp for pp in range(1, most + 1) if plan.pp * plan.dp % pp == 0), default=None)
+        would = "" if near is None else f"; nearest: pp={near}, dp={plan.pp * plan.dp // near}"
+        raise TooManyStagesError(f"{error}{would}") from None
 
 
 def op_times_us(graph: BalancedGraph) -> NDArray[np.float64]:

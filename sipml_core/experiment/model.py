@@ -383,12 +383,10 @@ class Experiment:
 
 def degrees(gpus: int, mp: int | None, dp: int | None, pp: int = 1, cp: int = 1) -> tuple[int, int]:
     """(mp, dp) with mp x cp x pp x dp = N, from either or both."""
-    if gpus % pp:
-        near = sorted(divisors(gpus), key=lambda k: abs(k - pp))[:2]
-        raise ConfigError(f"pp must divide {gpus} GPUs, got {pp}; nearest: {near[0]} or {near[-1]}")
-    if (gpus // pp) % cp:
-        near = sorted(divisors(gpus // pp), key=lambda k: abs(k - cp))[:2]
-        raise ConfigError(f"cp must divide {gpus // pp} GPUs, got {cp}; nearest: {near[0]} or {near[-1]}")
+    for name, degree, of, others in (("pp", pp, gpus, cp), ("cp", cp, gpus // pp, 1)):
+        if of % degree:
+            near = _near_divisors(of, degree, others * (mp or 1) * (dp or 1))
+            raise ConfigError(f"{name} must divide {of} GPUs, got {degree}; nearest: {near}")
     left = gpus // pp // cp
     if mp is None:
         mp = left // dp if dp and left % dp == 0 else None
@@ -402,6 +400,19 @@ def degrees(gpus: int, mp: int | None, dp: int | None, pp: int = 1, cp: int = 1)
             f"{product} must be {gpus} GPUs, got {given}; nearest valid: {_near_degrees(left, mp, dp)}"
         )
     return mp, dp
+
+
+def _near_divisors(number: int, wanted: int, others: int) -> str:
+    """Return the two divisors nearest to what was wanted that leave a multiple of the other degrees.
+
+    Where none does, the nearest of all.
+
+    >>> _near_divisors(8, 100, 1), _near_divisors(8, 100, 2), _near_divisors(8, 3, 8), _near_divisors(8, 3, 5)
+    ('8 or 4', '4 or 2', '1', '2 or 4')
+    """
+    every = divisors(number)
+    fits = [k for k in every if number // k % others == 0] or every
+    return " or ".join(str(k) for k in sorted(fits, key=lambda k: abs(k - wanted))[:2])
 
 
 def _near_degrees(left: int, mp: int | None, dp: int | None) -> str:

@@ -14,6 +14,7 @@ from sipml_core.workloads import layers
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.convergence import convergence_at, curve_option, load_curve, tokens_option
+from sipml_core.workloads.nearest import nearest_divisor, nearest_mp
 from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS
 
 #: Layers and hidden size of the model whose convergence was measured as gpt3_175b (Brown et al. 2020).
@@ -26,12 +27,8 @@ def check_heads(options: Any, attribute: Any, heads: int) -> None:
     if options.hidden % heads:
         raise ConfigError(
             f"{attribute.name} must divide hidden = {options.hidden}, got {heads}; "
-            f"nearest: {_nearest_divisor(options.hidden, heads)}"
+            f"nearest: {nearest_divisor(options.hidden, heads)}"
         )
-
-
-def _nearest_divisor(hidden: int, heads: int) -> int:
-    return min((d for d in range(1, hidden + 1) if hidden % d == 0), key=lambda d: abs(d - heads))
 
 
 class Gpt(Workload):
@@ -94,9 +91,10 @@ class Gpt(Workload):
         super().check_plan(plan, layout)
         heads = self.options.heads
         if layout == "sequence" and heads % plan.mp:
+            fits = [mp for mp in range(1, heads + 1) if heads % mp == 0]
             raise ConfigError(
                 f"mp must divide the {heads} heads with layout {layout!r}, got {plan.mp}; "
-                f"nearest: {_nearest_divisor(heads, plan.mp)}"
+                f"nearest: {nearest_mp(fits, plan)}"
             )
 
     def graph(self, samples: int, precision: str) -> OpGraph:

@@ -21,8 +21,9 @@ from sipml_core.workloads.convergence import (
 )
 from sipml_core.workloads.expertlayers import ExpertPlan
 from sipml_core.workloads.languagegraph import Execution, transformer_graph
-from sipml_core.workloads.modelfiles import nearest_divisor, own_shape, read_shape
+from sipml_core.workloads.modelfiles import own_shape, read_shape
 from sipml_core.workloads.modelshape import ModelShape
+from sipml_core.workloads.nearest import nearest_divisor, nearest_mp
 from sipml_core.workloads.routing import expert_shares, kept_shares
 from sipml_core.workloads.sizes import MAX_TOKENS
 
@@ -140,19 +141,19 @@ class LanguageModel(Workload):
     def check_plan(self, plan: Plan, layout: str) -> None:
         """See `Workload.check_plan`."""
         if layout in ("tensor", "megatron", "sequence"):
-            self._check_heads(plan.mp, layout)
+            self._check_heads(plan, layout)
         self._check_context(plan.cp)
         self._check_spread(plan.ep)
 
-    def _check_heads(self, mp: int, layout: str) -> None:
+    def _check_heads(self, plan: Plan, layout: str) -> None:
         """Refuse a group over which heads cannot be spread, each of keys on one GPU or copied to several."""
         heads, groups = self.shape.heads, self.shape.groups
         fits = [d for d in range(1, heads + 1) if heads % d == 0 and (groups % d == 0 or d % groups == 0)]
-        if mp not in fits:
+        if plan.mp not in fits:
             or_copied = f", or be so many times them as divides the {heads} heads," if heads > groups else ""
             raise ConfigError(
                 f"mp must divide the {groups} heads of keys and values{or_copied} with layout {layout!r}, "
-                f"got {mp}; nearest: {min(fits, key=lambda fit: abs(fit - mp))}"
+                f"got {plan.mp}; nearest: {nearest_mp(fits, plan)}"
             )
 
     def key_copies(self, mp: int) -> int:

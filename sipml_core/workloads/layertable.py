@@ -18,8 +18,8 @@ from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.convergence import PAPER, convergence_at, curve_option, load_curve, tokens_option
 from sipml_core.workloads.expertlayers import ExpertPlan, expert_layer, gated_layer
-from sipml_core.workloads.modelfiles import nearest_divisor
 from sipml_core.workloads.modelshape import ExpertShape, ModelShape
+from sipml_core.workloads.nearest import nearest_divisor
 from sipml_core.workloads.sizes import (
     MAX_CLASSES,
     MAX_EXPERTS,

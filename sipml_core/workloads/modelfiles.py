@@ -10,6 +10,7 @@ from typing import Any
 
 from sipml_core.errors import ConfigError, shown, unknown
 from sipml_core.workloads.modelshape import LEARNED, ExpertShape, LatentAttention, ModelShape
+from sipml_core.workloads.nearest import nearest_divisor
 from sipml_core.workloads.sizes import MAX_CLASSES, MAX_EXPERTS, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS
 
 #: Most of each number that is no count of features.
@@ -123,16 +124,6 @@ class _Keys:
 
     def some_layers(self, layers: int, chosen: Callable[[int], bool]) -> frozenset[int]:
         return frozenset(layer for layer in range(layers) if chosen(layer))
-
-
-def nearest_divisor(number: int, wanted: int) -> int:
-    """Return the divisor of a number that is nearest, the smaller of two.
-
-    >>> nearest_divisor(32, 5), nearest_divisor(32, 12)
-    (4, 8)
-    """
-    divisors = (d for d in range(1, number + 1) if number % d == 0)
-    return min(divisors, key=lambda divisor: abs(divisor - wanted))
 
 
 def _common(keys: _Keys) -> dict[str, Any]:

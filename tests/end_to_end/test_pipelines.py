@@ -164,6 +164,8 @@ def test_zero_orders_memory_and_bytes(registry):
     [
         ({"pp": 3, "mp": 1, "dp": 1}, None),
         ({"pp": 64, "mp": 1, "dp": 1}, "gpt has 57 forward ops, which makes 57 stages at most, got 64"),
+        # 64 GPUs in as many stages: of their divisors 32 is the largest that is no more than 57.
+        ({"pp": 64, "mp": 1, "dp": 1}, "nearest: pp=32, dp=2"),
     ],
 )
 def test_more_stages_than_ops(registry, plan, message):

@@ -159,6 +159,20 @@ def test_degrees_that_do_not_multiply_get_the_nearest_valid_pairs():
     assert "got mp=3, dp=5" in refusal(cluster__gpus=16, workload__0__strategy={"mp": 3, "dp": 5})
 
 
+@pytest.mark.parametrize(
+    ("strategy", "nearest"),
+    [
+        # Of 8 GPUs mp 2 leaves 4 and dp 4 leaves 2; of mp 8 no stage is left but one.
+        ({"mp": 2, "pp": 100}, "got 100; nearest: 4 or 2"),
+        ({"dp": 4, "pp": 100}, "got 100; nearest: 2 or 1"),
+        ({"mp": 8, "pp": 3}, "got 3; nearest: 1"),
+        ({"mp": 2, "pp": 2, "cp": 3}, "cp must divide 4 GPUs, got 3; nearest: 2 or 1"),
+    ],
+)
+def test_a_degree_that_does_not_divide_gets_the_nearest_beside_the_others(strategy, nearest):
+    assert nearest in refusal(cluster__gpus=8, workload__0__strategy=strategy)
+
+
 def test_a_batch_smaller_than_dp_gets_the_nearest():
     message = refusal(workload__0__strategy={"mp": 1, "dp": 8, "global_batch": 4})
     assert "global_batch must be a multiple of dp=8, got 4; nearest: 8" in message
@@ -302,12 +316,16 @@ def test_sequence_parallelism_is_what_a_plan_of_a_language_model_means(
             "plan.sequence_parallel = true is layout 'sequence', got layout 'megatron'; leave one out",
         ),
         ({"mp": 8}, "plan.mp must divide the 4 heads with layout 'sequence', got 8; nearest: 4"),
+        # Of 14 GPUs: 4 is nearer, and divides them not.
+        ({"mp": 7, "gpus": 14}, "plan.mp must divide the 4 heads with layout 'sequence', got 7; nearest: 2"),
     ],
 )
 def test_what_sequence_parallelism_cannot_be(keys, message):
+    keys = {"gpus": 8, **keys}
+    gpus = keys.pop("gpus")
     tables = {
-        "title": "t", "cluster": {"gpus": 8, "bandwidth_gbps": 100}, "workload": GPT,
-        "plan": {"mp": 4, "global_batch": 8, **keys}, "topology": {"name": "elect-flat"},
+        "title": "t", "cluster": {"gpus": gpus, "bandwidth_gbps": 100}, "workload": GPT,
+        "plan": {"mp": 4, "global_batch": 56, **keys}, "topology": {"name": "elect-flat"},
     }  # fmt: skip
     with pytest.raises(ConfigError, match=re.escape(message)):
         read_experiment(tables, load())
