@@ -53,6 +53,36 @@ interval_us = 1
 reconfiguration_us = 0.5
 """
 
+#: Run by each Python that starts, see `site`: holds workers where it is told, and says that it does, and when
+#: they have got an interrupt: as an error, or one that is blocked and waits.
+HOLDS = """
+import os, signal, sys, time
+
+def say(what):
+    open(os.path.join(os.path.dirname(__file__), f"{what}-{os.getpid()}"), "w").close()
+
+def hold():
+    say("held")
+    try:
+        while signal.SIGINT not in signal.sigpending():
+            time.sleep(0.01)
+    finally:
+        say("told")
+    time.sleep(60)
+
+class Finder:
+    @staticmethod
+    def find_spec(name, path=None, target=None):
+        if name == os.environ["HELD_AT"]:
+            hold()
+
+if "--multiprocessing-fork" in sys.orig_argv:
+    if os.environ["HELD_AT"]:
+        sys.meta_path.insert(0, Finder)
+    else:
+        hold()
+"""
+
 
 @pytest.fixture
 def interrupted(tmp_path):
@@ -60,11 +90,11 @@ def interrupted(tmp_path):
     (tmp_path / "long.toml").write_text(LONG)
     running = []
 
-    def run(*arguments, begun, after_s):
+    def run(*arguments, begun, after_s, environment=None):
         command = subprocess.Popen(
             [sys.executable, "-m", "sipml_core", *map(str, arguments)],
-            cwd=tmp_path, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, text=True,
-            start_new_session=True,
+            cwd=tmp_path, env={**os.environ, **(environment or {})}, text=True,
+            stdout=subprocess.DEVNULL, stderr=subprocess.PIPE, start_new_session=True,
             # A shell's background job, as a test run may be, starts with interrupts ignored.
             preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),
         )  # fmt: skip
@@ -84,6 +114,8 @@ def interrupted(tmp_path):
     for command in running:
         if command.poll() is None:
             os.killpg(command.pid, signal.SIGKILL)
+        command.wait()
+        command.stderr.close()
 
 
 def test_run_says_that_nothing_was_written(interrupted, tmp_path):
@@ -134,12 +166,29 @@ def test_search_says_what_the_cache_kept(interrupted, tmp_path):
     assert not out.exists()
 
 
-@pytest.mark.parametrize("after_s", [0.0, 0.05, 0.3, 1.0])
-def test_workers_that_are_just_starting_say_nothing(interrupted, tmp_path, after_s):
-    """Before, while and after they import what they need."""
-    out = tmp_path / "out"
+@pytest.mark.parametrize("at", ["", "numpy", "sipml_core.searching"])
+def test_workers_that_are_just_starting_say_nothing(interrupted, tmp_path, at):
+    """Both are held as Python starts, or where they import this, and get the interrupt before the command
+    does, which ends them: they have all the time to say something."""
+    out, here = tmp_path / "out", tmp_path / "held"
+    here.mkdir()
+    (here / "sitecustomize.py").write_text(HOLDS)
+
+    def workers(what):
+        return {int(file.name.removeprefix(f"{what}-")) for file in here.glob(f"{what}-*")}
+
+    def workers_got_it():
+        if len(held := workers("held")) < 2:
+            return False
+        for worker in held - asked:
+            os.kill(worker, signal.SIGINT)
+            asked.add(worker)
+        return len(workers("told")) == 2
+
+    asked = set()
     stderr, status = interrupted(
         "reproduce", "fig5", "--quick", "--no-picture", "--no-cache", "--jobs", 2, "--out", out,
-        begun=out.exists, after_s=after_s,
+        begun=workers_got_it, after_s=0.0,
+        environment={"PYTHONPATH": os.pathsep.join([str(here), *sys.path]), "HELD_AT": at},
     )  # fmt: skip
     assert (stderr, status) == (f"sipml: interrupted; nothing was written to {out}\n", 130)
