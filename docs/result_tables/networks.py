@@ -77,8 +77,31 @@ def layout_prices() -> str:
     )
 
 
+def layout_prices_doubling() -> str:
+    """Return what the layout that is kept gains before and after a doubling that makes it slower."""
+    found = common.rows("layout_prices_doubling")
+    if not found:
+        return common.missing("layout_prices_doubling")
+    names = {"own_us": "all at once", "alone_us": "a GPU alone", "port_us": "its port", "kept_us": "kept"}
+    lines = [
+        [f"{row['bandwidth_gbps']} Gbps", *(f"{float(row[name]) / 1e3:.2f}" for name in names), _gain(row)]
+        for row in found
+    ]
+    return common.table(["", *names.values(), "gain"], lines)
+
+
+def _gain(row: common.Row) -> str:
+    """Return by how much the layout that is kept is faster than that of all GPUs at once.
+
+    >>> _gain({"own_us": "4000", "kept_us": "3800"})
+    '5.0 %'
+    """
+    return f"{1 - float(row['kept_us']) / float(row['own_us']):.1%}".replace("%", " %")
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "layout-prices": layout_prices,
+    "layout-prices-doubling": layout_prices_doubling,
     "which-network": which_network,
     "network-claims": network_claims,
     "khop-waste": khop_waste,
