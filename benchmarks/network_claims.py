@@ -20,7 +20,7 @@ import numpy as np
 import sipml_core as sipml
 from sipml_core.cases import CollectiveBench
 from sipml_core.collectives import ALL_REDUCES, EXCHANGES
-from sipml_core.experiment import read_experiment
+from sipml_core.experiment import Experiment, read_experiment
 from sipml_core.plugin import load
 from sipml_core.testing.jobs import run_transfers, transfers_only
 
@@ -100,6 +100,16 @@ def clos() -> Iterator[Claim]:
 
 def bcube() -> Claim:
     """All-to-all of 16 GPUs on 4 x 4, a circuit to each of the three others in a row and in a column."""
+    ports = all_to_all_ports()
+    return (
+        "sip-ocs-bcube", "BCube, SIGCOMM'09 (from memory)",
+        "an all-to-all of N GPUs moves n (N - 1) / (n - 1) times what one port does (n = 4, N = 16)",
+        "20.0", f"{ports:.1f}", _verdict(abs(ports - 20) < 0.5),
+    )  # fmt: skip
+
+
+def all_to_all_ports() -> float:
+    """Return how many ports of 800 Gbps would move an all-to-all of 16 GPUs on 4 x 4 in its time."""
     registry, gpus, size_bytes = load(), 16, 1e6
     topology = registry.find("topology", "sip-ocs-bcube")
     (interconnect,) = _read("sip-ocs-bcube", gpus, 1600.0, shape=[4, 4], links=6).interconnects
@@ -108,12 +118,7 @@ def bcube() -> Claim:
     scheduler = registry.find("scheduler", topology.scheduler)
     fabric = interconnect.topology.build(interconnect.cluster)
     _, timeline = run_transfers(fabric, scheduler(scheduler.Options()), tasks)
-    ports = len(src) * size_bytes / timeline.total_us / (800 * 125)
-    return (
-        "sip-ocs-bcube", "BCube, SIGCOMM'09 (from memory)",
-        "an all-to-all of N GPUs moves n (N - 1) / (n - 1) times what one port does (n = 4, N = 16)",
-        "20.0", f"{ports:.1f}", _verdict(abs(ports - 20) < 0.5),
-    )  # fmt: skip
+    return float(len(src) * size_bytes / timeline.total_us / (800 * 125))
 
 
 def hybrid() -> Iterator[Claim]:
@@ -152,15 +157,7 @@ def _mixed_cost(gbps: int, layers: int) -> float:
 
 def dgx() -> Claim:
     """NVSwitches that add up against a ring: 8 H200, measured by others, and the H100's switch here."""
-    experiment = _read("dgx", 8, 3600.0)
-    library = load().find("communication", "nccl")
-    bench = CollectiveBench(
-        interconnect=experiment.interconnects[0], communication=library(library.Options()),
-        exchanges=[each(None) for each in EXCHANGES], all_reduces=[each(None) for each in ALL_REDUCES],
-    )  # fmt: skip
-    ring, switch = (
-        bench.time("all_reduce", 4 * 2.0**30, name).busbw_gbytes_per_s for name in ("flat", "in-switch")
-    )
+    ring, switch = bus_gbytes_per_s(_read("dgx", 8, 3600.0), "nccl", 4 * 2.0**30, "flat", "in-switch")
     return (
         "dgx", "nccl-tests on 8 H200 (stas00/ml-engineering)",
         "all-reduce of 4 GiB, bus bandwidth with sums in the NVSwitches and round a ring",
@@ -204,14 +201,7 @@ def tori() -> Iterator[Claim]:
     """A pod of TPUs all-reduces at nearly the bandwidth of all six links of a chip."""
     gpus, link = 64, 50.0
     experiment = _read("torus", gpus, 6 * link * 8, shape=[4, 4, 4])
-    library = load().find("communication", "ideal")
-    bench = CollectiveBench(
-        interconnect=experiment.interconnects[0], communication=library(library.Options()),
-        exchanges=[], all_reduces=[each(None) for each in ALL_REDUCES],
-    )  # fmt: skip
-    all_links, one = (
-        bench.time("all_reduce", 1e9, name).busbw_gbytes_per_s for name in ("torus-rings", "flat")
-    )
+    all_links, one = bus_gbytes_per_s(experiment, "ideal", 1e9, "torus-rings", "flat")
     yield (
         "torus, sip-torus", "Google Cloud, TPU v4: 1.1 PB/s a pod of 4096, six links of 50 GB/s a chip",
         "all-reduce uses all links of a chip", "269 of 300 GB/s",
@@ -219,7 +209,17 @@ def tori() -> Iterator[Claim]:
     )  # fmt: skip
 
 
-def _read(name: str, gpus: int, gbps: float, **options: Any) -> Any:
+def bus_gbytes_per_s(experiment: Experiment, library: str, size_bytes: float, *names: str) -> list[float]:
+    """Return the bus bandwidth of an all-reduce by each algorithm. [GB/s]"""
+    communication = load().find("communication", library)
+    bench = CollectiveBench(
+        interconnect=experiment.interconnects[0], communication=communication(communication.Options()),
+        exchanges=[each(None) for each in EXCHANGES], all_reduces=[each(None) for each in ALL_REDUCES],
+    )  # fmt: skip
+    return [bench.time("all_reduce", size_bytes, name).busbw_gbytes_per_s for name in names]
+
+
+def _read(name: str, gpus: int, gbps: float, **options: Any) -> Experiment:
     tables = {
         "title": "claims", "cluster": {"gpus": gpus, "bandwidth_gbps": gbps},
         "workload": [{"name": "transformer"}], "topology": [{"name": name, **options}],
