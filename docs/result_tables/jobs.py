@@ -46,8 +46,38 @@ def many_jobs() -> str:
     return common.table(head, lines, numbers_from=2) if lines else common.missing("many_jobs")
 
 
+def sharing_errors() -> str:
+    """Return how far jobs are from those of which nothing is left out."""
+    found = [row for row in common.rows("sharing_errors") if row["left_out"]]
+    if not found:
+        return common.missing("sharing_errors")
+    lines = [
+        [row["allocator"], row["left_out"], row["simulated_together"]]
+        + [f"{float(row[f'error_{name}']):.1%}".replace("%", " %") for name in ("mean", "most")]
+        + [common.signed(1 + float(row[f"error_{name}"])) for name in ("slowdown", "makespan")]
+        for row in found
+    ]
+    head = ["allocator", "left out", "simulated together", "iteration, mean", "at most"]
+    return common.table([*head, "slow-down, mean", "makespan"], lines, numbers_from=2)
+
+
+def sharing_errors_verdict() -> str:
+    """Return the errors of what `share` does."""
+    found = [row for row in common.rows("sharing_errors") if row["left_out"] == "all"]
+    if not found:
+        return common.missing("sharing_errors")
+    each = (
+        f"{float(row['error_mean']):.1%} in the mean and {float(row['error_most']):.0%} at most with "
+        f"`{row['allocator']}` (slow-down {float(row['slowdown']):.2f}x)"
+        for row in found
+    )
+    return f"The time of an iteration is wrong by {', '.join(each)}.\n".replace("%", " %")
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "fragmentation": fragmentation,
     "fragmentation-claims": fragmentation_claims,
     "many-jobs": many_jobs,
+    "sharing-errors": sharing_errors,
+    "sharing-errors-verdict": sharing_errors_verdict,
 }
