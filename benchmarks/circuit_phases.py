@@ -104,13 +104,16 @@ JOBS = (
 )  # fmt: skip
 
 
-def rows_of(registry: Registry, job: Job, latencies_us: list[float], folder: Path) -> tuple[CaseResult, ...]:
+def rows_of(
+    registry: Registry, job: Job, latencies_us: list[float], folder: Path, ways: tuple[str, ...] = WAYS
+) -> tuple[CaseResult, ...]:
     """Return a job with circuits set once, where they can be, then each way at each latency."""
     networks, workload = [], dict(job.workload)
     least_us = 20.0 if job.network["name"] == "sip-ocs" else 100.0
     if job.network["name"] == "sip-ocs":
-        networks.append({**job.network, "label": "once"})
-    for replan in WAYS:
+        once = {key: value for key, value in job.network.items() if key != "scheduler"}
+        networks.append({**once, "label": "once"})
+    for replan in ways:
         for r in latencies_us:
             times = {"reconfiguration_us": r, "interval_us": max(least_us, 5 * r)}
             networks.append({**job.network, **times, "replan": replan, "label": f"{replan} {r:g}"})

@@ -179,11 +179,38 @@ def _least(rows: list[common.Row], way: str) -> float:
     return min(float(row[f"{way}_us"]) for row in rows)
 
 
+#: Gains below this are not listed, nor losses.
+_LISTED = 0.001
+
+
+def circuits_ahead() -> str:
+    """Return the jobs that gain or lose with circuits for the next phase on what a plan leaves idle."""
+    found = [row for row in common.rows("circuits_ahead") if row["ahead_us"] and row["now_us"]]
+    if not found:
+        return common.missing("circuits_ahead")
+    gains = [(row, 1 - float(row["ahead_us"]) / float(row["now_us"])) for row in found]
+    listed = sorted((each for each in gains if abs(each[1]) >= _LISTED), key=lambda each: -each[1])
+    lines = [
+        [
+            row["job"],
+            f"`{row['replan']}`",
+            f"{float(row['reconfiguration_us']):g} us",
+            *(f"{float(row[column]) / 1e3:.1f}" for column in ("now_us", "ahead_us")),
+            f"{gain:+.1%}".replace("%", " %"),
+        ]
+        for row, gain in listed
+    ]
+    head = ["job", "`replan`", "r", "without [ms]", "with [ms]", "gain"]
+    told = f"Of {len(found)} rows {len(listed)} change by 0.1 % or more:\n\n"
+    return told + common.table(head, lines, numbers_from=2)
+
+
 BLOCKS: dict[str, Callable[[], str]] = {
     "decomposed-jobs": decomposed_jobs,
     "whole-megatron": whole_megatron,
     "circuit-demand-more": more_jobs,
     "demand-rules": demand_rules,
+    "circuits-ahead": circuits_ahead,
     "exhaustive-search": exhaustive_search,
     "exhaustive-search-verdict": exhaustive_search_verdict,
 }
