@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.lowering.grouptasks import GroupTasks, Indices
-from sipml_core.model import sorted_unique
+from sipml_core.model import ranges, sorted_unique
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -90,15 +90,23 @@ def merged_boxes(
     order = np.argsort(key, kind="stable")
     starts = np.flatnonzero(np.concatenate([[True], np.diff(key[order]) != 0]))
     counts = np.diff(np.append(starts, len(key)))
-    box_lo = np.stack([np.minimum.reduceat(column[order], starts) for column in lo.T], axis=1)
-    box_hi = np.stack([np.maximum.reduceat(column[order], starts) for column in hi.T], axis=1)
+    box_lo, box_hi = lo[order[starts]], hi[order[starts]]
+    several = np.flatnonzero(counts > 1)
+    rows = order[ranges(starts[several], counts[several])]
+    begins = np.cumsum(counts[several]) - counts[several]
+    if len(several):
+        for axis in range(lo.shape[1]):
+            box_lo[several, axis] = np.minimum.reduceat(lo[:, axis][rows], begins)
+            box_hi[several, axis] = np.maximum.reduceat(hi[:, axis][rows], begins)
     box_of = np.empty(len(key), dtype=np.int32)
     box_of[order] = np.repeat(np.arange(len(starts)), counts)
 
     # Boxes larger than each of their rows may be dearer than what the rows need together.
-    largest = np.maximum.reduceat(volume(lo, hi)[order], starts)
-    doubtful = np.flatnonzero(volume(box_lo, box_hi) > largest)
-    at, cover_at = _split(lo[order], hi[order], starts[doubtful], counts[doubtful])
+    elements, together = volume(lo, hi), volume(box_lo, box_hi)
+    largest = np.maximum.reduceat(elements[order], starts)
+    doubtful = np.flatnonzero(together > largest)
+    blocks = _Blocks(lo=lo, hi=hi, elements=elements, order=order)
+    at, cover_at = blocks.split(starts[doubtful], counts[doubtful], together[doubtful])
     if not len(at):
         return box_lo, box_hi, order[starts].astype(np.int32), box_of
 
@@ -121,26 +129,38 @@ def merged_boxes(
     )
 
 
-def _split(
-    lo: Indices, hi: Indices, starts: NDArray[np.intp], counts: NDArray[np.intp]
-) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
-    """Return the rows of blocks that are better sent apart, and the row of its block that covers each.
+@attrs.frozen(kw_only=True, eq=False)
+class _Blocks:
+    """Boxes in the order of their keys: those of one key are a block."""
 
-    Block b is rows starts[b] : starts[b] + counts[b]. Blocks of equal length are compared together.
-    """
-    at, cover_at = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
-    for count in sorted_unique(counts):
-        alike = starts[counts == count]
-        for chunk in np.array_split(alike, 1 + len(alike) * int(count) ** 2 // _COMPARED_AT_ONCE):
-            # [blocks, count]: the rows of each block.
-            rows = chunk[:, None] + np.arange(count)
-            apart, cover = _apart(lo[rows], hi[rows])
-            together = volume(lo[rows].min(axis=1), hi[rows].max(axis=1))
-            dearer = together > np.sum(volume(lo[rows], hi[rows]), axis=1, where=apart)
-            at.append(rows[dearer].reshape(-1))
-            cover_at.append(np.take_along_axis(rows, cover, axis=1)[dearer].reshape(-1))
-    order = np.argsort(np.concatenate(at))
-    return np.concatenate(at)[order], np.concatenate(cover_at)[order]
+    #: [rows, axes], and elements of each box. [rows]
+    lo: Indices
+    hi: Indices
+    elements: NDArray[np.int64]
+    #: Row at each place of the order. [rows]
+    order: NDArray[np.intp]
+
+    def split(
+        self, starts: NDArray[np.intp], counts: NDArray[np.intp], together: NDArray[np.int64]
+    ) -> tuple[NDArray[np.intp], NDArray[np.intp]]:
+        """Return the places of blocks that are better sent apart, and the place of the box that covers each.
+
+        Block b is at the places starts[b] : starts[b] + counts[b], its bounding box has together[b] elements.
+        Blocks of equal length are compared together.
+        """
+        at, cover_at = [np.zeros(0, dtype=np.intp)], [np.zeros(0, dtype=np.intp)]
+        for count in sorted_unique(counts).tolist():
+            alike = np.flatnonzero(counts == count)
+            for chunk in np.array_split(alike, 1 + len(alike) * count**2 // _COMPARED_AT_ONCE):
+                # [blocks, count]: the places of each block, and the rows there.
+                places = starts[chunk, None] + np.arange(count)
+                rows = self.order[places]
+                apart, cover = _apart(self.lo[rows], self.hi[rows])
+                dearer = together[chunk] > np.sum(self.elements[rows], axis=1, where=apart)
+                at.append(places[dearer].reshape(-1))
+                cover_at.append(np.take_along_axis(places, cover, axis=1)[dearer].reshape(-1))
+        order = np.argsort(np.concatenate(at))
+        return np.concatenate(at)[order], np.concatenate(cover_at)[order]
 
 
 #: Pairs of boxes that are compared in one go. [pairs]
@@ -155,16 +175,23 @@ def _apart(lo: Indices, hi: Indices) -> tuple[NDArray[np.bool_], NDArray[np.intp
     >>> _apart(np.array([[[0], [0], [4]]]), np.array([[[2], [3], [5]]]))
     (array([[False,  True,  True]]), array([[1, 1, 2]]))
     """
-    boxes = lo.shape[1]
-    # [blocks, a, b]: whether box a lies in box b.
-    inside = np.ones((len(lo), boxes, boxes), dtype=np.bool_)
-    for axis in range(lo.shape[2]):
-        low, high = lo[:, :, axis], hi[:, :, axis]
-        inside &= (low[:, :, None] >= low[:, None]) & (high[:, :, None] <= high[:, None])
-    twin = inside & inside.transpose(0, 2, 1)
-    earlier = np.tri(boxes, k=-1, dtype=np.bool_)
-    apart = ~np.any((inside & ~twin) | (twin & earlier), axis=2)
-    return apart, np.argmax(inside & apart[:, None], axis=2)
+    blocks, boxes, axes = lo.shape
+    # [a, b, blocks]: whether box a lies in box b. Blocks, the most, come last: side by side in memory.
+    inside = np.ones((boxes, boxes, blocks), dtype=np.bool_)
+    for axis in range(axes):
+        low, high = (np.ascontiguousarray(corner[:, :, axis].T) for corner in (lo, hi))
+        if (low != low[0]).any() or (high != high[0]).any():
+            inside &= low[:, None] >= low
+            inside &= high[:, None] <= high
+
+    # Boxes that lie in a larger one, or equal one before them, are left out.
+    twin = inside & inside.swapaxes(0, 1)
+    twin &= ~np.tri(boxes, k=-1, dtype=np.bool_)[:, :, None]
+    apart = ~np.any(inside & ~twin, axis=1)
+    cover = np.empty((boxes, blocks), dtype=np.intp)
+    for b in range(boxes - 1, -1, -1):
+        np.copyto(cover, b, where=inside[:, b] & apart[b])
+    return apart.T, cover.T
 
 
 def plan_transfers(tasks: GroupTasks) -> Transfers:
