@@ -122,7 +122,7 @@ def tables(part: str, value: int, topology: str, fold: str) -> dict[str, Any]:
 def one(part: str, value: int, topology: str, fold: str, profile: bool) -> None:
     """Run one row in this process and print what it took as JSON, or its profile."""
     phases = Phases()
-    from sipml_core.cases import run_experiment
+    from sipml_core.cases import ExperimentRun
     from sipml_core.experiment import read_experiment
     from sipml_core.plugin import load
     from sipml_core.report import result_tables, write_result
@@ -139,7 +139,9 @@ def one(part: str, value: int, topology: str, fold: str, profile: bool) -> None:
 
         search([experiment], jobs=value)
     else:
-        result = run_experiment(experiment)
+        running = ExperimentRun(experiment, timelines=False)  # as the command does
+        running.go()
+        result = running.result()
         phases.now("report")
         list(result_tables(result))
         with tempfile.TemporaryDirectory() as folder:

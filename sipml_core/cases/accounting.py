@@ -18,7 +18,7 @@ from sipml_core.cases.preparation import CompiledCase
 from sipml_core.engine import lower_bound_us
 from sipml_core.experiment import Interconnect, Job, files_of
 from sipml_core.fields import format_us
-from sipml_core.model import CaseResult, Plan, Timeline, op_work
+from sipml_core.model import CaseResult, Plan, TaskGraph, Timeline, op_work
 from sipml_core.plugin import Component, GpuModel
 
 #: A largest compute time of so many times the mean is said.
@@ -66,7 +66,7 @@ def account(compiled: CompiledCase, timeline: Timeline, dark: DarkCapacity | Non
         dark_capacity_us=dark.between(since_us, until_us) if dark else 0.0,
         idle_us=of_last(timeline.idle_us[:, simulated]),
         lower_bound_us=lower_bound_us(
-            compiled.tasks, compiled.network, timeline, since_us, link_share=compiled.link_share
+            compiled.work, compiled.work_network, timeline, since_us, link_share=compiled.link_share
         ),
         decisions=timeline.decisions - (compiled.circuits.kept if compiled.circuits else 0),
     )
@@ -81,8 +81,11 @@ def account(compiled: CompiledCase, timeline: Timeline, dark: DarkCapacity | Non
 def bound_result(compiled: CompiledCase) -> CaseResult:
     """Return the row where transfers do not share links: a run takes its lower bound, no more is known."""
     iterations = compiled.plan.iterations
-    bound_us = lower_bound_us(compiled.tasks, compiled.network, link_share=compiled.link_share) / iterations
-    tasks, gpus = compiled.tasks, compiled.simulated
+    bound_us = (
+        lower_bound_us(compiled.work, compiled.work_network, link_share=compiled.link_share) / iterations
+    )
+    tasks = compiled.work if isinstance(compiled.work, TaskGraph) else compiled.work.rows
+    gpus = compiled.simulated
     computes = tasks.gpu >= 0
     busy_us = np.bincount(tasks.gpu[computes], tasks.duration_us[computes], minlength=tasks.gpus)
     each_us = busy_us[gpus] / iterations
@@ -136,7 +139,7 @@ def _network_bytes(compiled: CompiledCase) -> float:
     """Return what one iteration sends, without what a communication library adds on the wire. [bytes]"""
     if not compiled.case.communication.free:
         return compiled.traffic.total
-    return float(compiled.tasks.size_bytes.sum()) * compiled.repeats / compiled.plan.iterations
+    return compiled.work.total_bytes * compiled.repeats / compiled.plan.iterations
 
 
 def _notes(compiled: CompiledCase, times: IterationTimes) -> Iterator[str]:

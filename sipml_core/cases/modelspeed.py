@@ -48,8 +48,10 @@ def traffic_columns(
     compiled: CompiledCase, timeline: Timeline, since_us: float, exposed_us: float
 ) -> dict[str, float]:
     """Return bytes and exposed time by kind of a simulated case; none of a model that has no such columns."""
+    if compiled.case.job.workload.token_flops is None:
+        return {}
     tasks = compiled.tasks
-    if compiled.case.job.workload.token_flops is None or tasks.kind is None:
+    if tasks.kind is None:
         return {}
     sent = compiled.lowering.kind_bytes
     waited_us = exposed_by_kind(tasks, timeline, compiled.simulated, since_us, exposed_us)

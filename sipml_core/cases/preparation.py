@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from functools import partial
+from functools import cached_property, partial
 
 import attrs
 import numpy as np
@@ -11,10 +11,17 @@ from numpy.typing import NDArray
 
 from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
-from sipml_core.cases.steps import Driven, circuits_for, first_groups, transfer_parts, whole_job
+from sipml_core.cases.steps import (
+    Driven,
+    circuits_for,
+    first_groups,
+    relayed_first_groups,
+    transfer_parts,
+    whole_job,
+)
 from sipml_core.cases.variants import Variant
 from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, Symmetry, TrafficBytes, symmetry
-from sipml_core.model import Fabric, Network, Plan, TaskGraph, TreatsAlike
+from sipml_core.model import Fabric, Network, Plan, RelayedTasks, TaskGraph, TreatsAlike
 from sipml_core.scheduling import BYTES, DemandRule, PhasedCircuits, ScheduledCircuits
 
 #: Nodes of the tasks of first groups, together, that are kept for cases that share them; and how many jobs'.
@@ -29,9 +36,9 @@ class CompiledCase:
     """A variant that is known to fit and to have its routes, ready to simulate."""
 
     variant: Variant
-    #: Of the simulated groups; `repeats` times as much is the whole job.
-    tasks: TaskGraph
-    network: Network
+    #: Of the simulated groups; `repeats` times as much is the whole job. See `tasks` and `network`.
+    work: TaskGraph | RelayedTasks
+    work_network: Network
     circuits: ScheduledCircuits | None
     #: GPUs whose accounts count.
     simulated: NDArray[np.int32]
@@ -55,6 +62,21 @@ class CompiledCase:
     @property
     def fabric(self) -> Fabric:
         return self.variant.fabric
+
+    @cached_property
+    def tasks(self) -> TaskGraph:
+        """The simulated groups, with a transfer for each leg of what is passed on from GPU to GPU."""
+        return self.work if isinstance(self.work, TaskGraph) else self.work.explicit
+
+    @cached_property
+    def network(self) -> Network:
+        """The network of `tasks`."""
+        network = self.work_network
+        return network if isinstance(self.work, TaskGraph) else self.work.explicit_network(network)
+
+    def explicit(self) -> CompiledCase:
+        """Return the same case, to be simulated leg by leg, so that the times of all legs are known."""
+        return attrs.evolve(self, work=self.tasks, work_network=self.network)
 
     @property
     def repeats(self) -> int:
@@ -102,7 +124,8 @@ class PreparedCase:
     variant: Variant
     #: With their first plan.
     circuits: ScheduledCircuits | None
-    make: Callable[[], CompiledCase]
+    #: Given whether a transfer that is passed on may be one for all its legs: their times are unknown then.
+    make: Callable[[bool], CompiledCase]
     #: What `make` would return, where its tasks were needed to find out that it can run.
     made: CompiledCase | None = None
     #: As in `CompiledCase`.
@@ -112,21 +135,21 @@ class PreparedCase:
     @classmethod
     def of(cls, made: CompiledCase) -> PreparedCase:
         """Return a case of which everything is there."""
-        return cls(variant=made.variant, circuits=made.circuits, make=lambda: made, made=made)
+        return cls(variant=made.variant, circuits=made.circuits, make=lambda _: made, made=made)
 
     @property
     def plan(self) -> Plan:
         return self.variant.plan
 
-    def compiled(self) -> CompiledCase:
-        """Return the case with its tasks."""
-        return attrs.evolve(self.made or self.make(), crowded=self.crowded, round=self.round)
+    def compiled(self, *, relayed: bool = False) -> CompiledCase:
+        """Return the case with its tasks; `relayed` as of `make`."""
+        return attrs.evolve(self.made or self.make(relayed), crowded=self.crowded, round=self.round)
 
     def with_fewer_plans(self) -> list[PreparedCase]:
         """Return the same with circuits that change less between phases: see `PhasedCircuits.others`."""
         others = self.circuits.others() if isinstance(self.circuits, PhasedCircuits) else ()
         return [
-            attrs.evolve(self, circuits=each, made=attrs.evolve(self.made or self.make(), circuits=each))
+            attrs.evolve(self, circuits=each, made=attrs.evolve(self.made or self.make(False), circuits=each))
             for each in others
         ]
 
@@ -162,14 +185,14 @@ def prepared_variant(
     prepared = _folded(variant, lowering, reuse, rule, gates)
     if prepared is not None:
         return prepared
-    make = partial(_of_all_groups, variant, lowering, reuse, rule, gates)
+    all_groups = partial(_of_all_groups, variant, lowering, reuse, rule, gates)
     if variant.case.interconnect.circuit_keys.replan != "interval":
-        return PreparedCase.of(make())  # the phases are those of the tasks
+        return PreparedCase.of(all_groups())  # the phases are those of the tasks
     traffic = reuse(Pairs.of, lowering).tasks
     circuits = circuits_for(
         variant.case.interconnect, variant.fabric, traffic, rule=rule, gates=gates
     ).circuits
-    return PreparedCase(variant=variant, circuits=circuits, make=make)
+    return PreparedCase(variant=variant, circuits=circuits, make=lambda _: all_groups())
 
 
 def _of_all_groups(
@@ -189,8 +212,8 @@ def _of_all_groups(
     )
     return CompiledCase(
         variant=variant,
-        tasks=tasks,
-        network=driven.network,
+        work=tasks,
+        work_network=driven.network,
         circuits=driven.circuits,
         simulated=lowering.gpu_of.reshape(-1),
         traffic=lowering.traffic,
@@ -252,19 +275,26 @@ def _folded(
 
 
 def _of_first_groups(
-    variant: Variant, found: Symmetry, reuse: Reuse, circuits: ScheduledCircuits | None
+    variant: Variant,
+    found: Symmetry,
+    reuse: Reuse,
+    circuits: ScheduledCircuits | None,
+    relayed: bool = False,
 ) -> CompiledCase:
-    """Return the tasks of the first groups, on links that are those of all."""
+    """Return the tasks of the first groups, on links that are those of all; `relayed` as of `make`."""
     lowering = found.pairs.lowering
+    # Times since the first iteration, and by kinds of traffic, are those of legs.
+    relayed &= lowering.plan.iterations == 1 and variant.case.job.workload.token_flops is None
+    step = relayed_first_groups if relayed else first_groups
 
-    def kept(lowering: Lowering, groups: int) -> TaskGraph:
-        return reuse(first_groups, lowering, groups, keep=jobs_kept(lowering.nodes(groups)))
+    def kept(lowering: Lowering, groups: int) -> TaskGraph | RelayedTasks:
+        return reuse(step, lowering, groups, keep=jobs_kept(lowering.nodes(groups)))
 
     folded = found.folded(kept)
     return CompiledCase(
         variant=variant,
-        tasks=folded.tasks,
-        network=folded.network,
+        work=folded.tasks,
+        work_network=folded.network,
         circuits=circuits.on(folded.network) if circuits else None,
         simulated=folded.gpus,
         traffic=lowering.traffic,

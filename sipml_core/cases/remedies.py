@@ -72,7 +72,7 @@ def faster_links(links: NDArray[np.intp] | None, factor: float) -> Callable[[Com
     """Return the change that gives links of the network a multiple of their capacity; None: all of them."""
 
     def change(compiled: CompiledCase) -> CompiledCase:
-        network = compiled.network
+        network = compiled.work_network
         times = np.full(len(network.link_gbps), factor if links is None else 1.0)
         if links is not None:
             times[links] = factor
@@ -80,7 +80,7 @@ def faster_links(links: NDArray[np.intp] | None, factor: float) -> Callable[[Com
         if circuits is not None and (times[network.first_circuit :] != 1).any():
             circuits = _AlteredCircuits(circuits, times[network.first_circuit :])
         faster = attrs.evolve(network, link_gbps=network.link_gbps * times)
-        return attrs.evolve(compiled, network=faster, circuits=circuits)
+        return attrs.evolve(compiled, work_network=faster, circuits=circuits)
 
     return change
 
@@ -93,26 +93,28 @@ def never_dark(compiled: CompiledCase) -> CompiledCase:
 
 def no_latency(compiled: CompiledCase) -> CompiledCase:
     """Return a case whose bytes arrive when they leave."""
-    network = compiled.network
+    network = compiled.work_network
     at_once = attrs.evolve(network, pair_latency_us=np.zeros_like(network.pair_latency_us))
-    return attrs.evolve(compiled, network=at_once)
+    return attrs.evolve(compiled, work_network=at_once)
 
 
 def balanced_gpus(compiled: CompiledCase) -> CompiledCase:
     """Return a case in which every GPU computes as long as they do in the mean, its tasks in proportion."""
+    compiled = compiled.explicit()
     tasks = compiled.tasks
     real = tasks.gpu >= 0
     busy_us = np.bincount(tasks.gpu[real], tasks.duration_us[real], minlength=tasks.gpus)
     mean_us = busy_us[compiled.simulated].mean()
     scale = np.divide(mean_us, busy_us, out=np.ones_like(busy_us), where=busy_us > 0)
     duration_us = np.where(real, tasks.duration_us * scale[tasks.gpu], tasks.duration_us)
-    return attrs.evolve(compiled, tasks=attrs.evolve(tasks, duration_us=duration_us))
+    return attrs.evolve(compiled, work=attrs.evolve(tasks, duration_us=duration_us))
 
 
 def faster_gpus(compiled: CompiledCase) -> CompiledCase:
     """Return a case whose tasks take half as long."""
+    compiled = compiled.explicit()
     tasks = compiled.tasks
-    return attrs.evolve(compiled, tasks=attrs.evolve(tasks, duration_us=tasks.duration_us / 2))
+    return attrs.evolve(compiled, work=attrs.evolve(tasks, duration_us=tasks.duration_us / 2))
 
 
 def alike(name: str) -> str:
@@ -137,7 +139,7 @@ def usual_remedies(compiled: CompiledCase, links: Sequence[tuple[str, int]]) -> 
         for name, number in links[:1]
     ]
     # Links are alike whose names differ in numbers only: "uplink of server 0", "uplink of server 1".
-    every = [alike(compiled.fabric.link_name(link)) for link in compiled.network.link_id.tolist()]
+    every = [alike(compiled.fabric.link_name(link)) for link in compiled.work_network.link_id.tolist()]
     first_of = {alike(name): name for name, _ in reversed(links)}
     kinds = list(dict.fromkeys(alike(name) for name, _ in links))
     for kind in kinds[:LINKS_TRIED]:
@@ -148,7 +150,7 @@ def usual_remedies(compiled: CompiledCase, links: Sequence[tuple[str, int]]) -> 
     found.append(Remedy(name="twice the bandwidth of every link", change=faster_links(None, 2.0)))
     if compiled.circuits is not None and compiled.circuits.interval_us is not None:
         found.append(Remedy(name="no reconfiguration: circuits are set in no time", change=never_dark))
-    if compiled.network.pair_latency_us.any():
+    if compiled.work_network.pair_latency_us.any():
         found.append(Remedy(name="no latency", change=no_latency))
     found.append(Remedy(name="GPUs that compute equally long", change=balanced_gpus))
     found.append(Remedy(name="GPUs twice as fast", change=faster_gpus))

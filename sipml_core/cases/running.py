@@ -23,6 +23,7 @@ from sipml_core.model import (
     CaseResult,
     Network,
     Progress,
+    RelayedTasks,
     Result,
     TaskGraph,
 )
@@ -145,7 +146,7 @@ class ExperimentRun:
             for attempt in comparison.attempts
             for prepared in attempt.variants or ()
             if prepared.made
-            for part in (prepared.made.tasks, prepared.made.network)
+            for part in (prepared.made.work, prepared.made.work_network)
             for array in _arrays(part)
         }
         return sum(arrays.values())
@@ -218,7 +219,9 @@ class ExperimentRun:
         )
 
 
-def _arrays(model: TaskGraph | Network) -> list[NDArray[Any]]:
+def _arrays(model: TaskGraph | RelayedTasks | Network) -> list[NDArray[Any]]:
+    if isinstance(model, RelayedTasks):
+        return [*_arrays(model.rows), model.ways.start, model.way, model.place, model.priority]
     values = (getattr(model, field.name) for field in attrs.fields(type(model)))
     return [value for value in values if isinstance(value, np.ndarray)]
 

@@ -89,14 +89,16 @@ def simulate_case(
     limits_us = [compiled.case.engine.max_time_us or math.inf]
     if faster_than is not None and compiled.plan.iterations == 1:
         limits_us.append(faster_than.measured_us)
+    if details or timeline:
+        compiled = compiled.explicit()
     left_s = clock.left_s()
     log = DecisionLog(compiled.circuits) if details and compiled.circuits else None
     driver = DarkCapacity(log or compiled.circuits) if compiled.circuits else None
     try:
         with blamed(*components(compiled.case)):
             times = simulate(
-                compiled.tasks,
-                compiled.network,
+                compiled.work,
+                compiled.work_network,
                 driver=driver,
                 queue=compiled.case.engine.queue,
                 max_time_us=min(limits_us),
@@ -232,7 +234,7 @@ def _simulated(
 ) -> SimulatedCase | None:
     """Return a variant, simulated; None: it cannot be faster than `faster_than`."""
     with clock.bounding(), blamed(*components(prepared.variant.case)):
-        compiled = prepared.compiled()
+        compiled = prepared.compiled(relayed=not (details or timeline))
     if faster_than is not None and _cannot_beat(compiled, faster_than):
         return None
     return simulate_case(compiled, clock, progress, faster_than, details=details, timeline=timeline)
@@ -293,7 +295,7 @@ def _cannot_beat(compiled: CompiledCase, best: CaseResult) -> bool:
     """Return whether no run of a case can end sooner than one that is known, whatever its circuits do."""
     if compiled.plan.iterations > 1:
         return False
-    return lower_bound_us(compiled.tasks, compiled.network) >= best.measured_us
+    return lower_bound_us(compiled.work, compiled.work_network) >= best.measured_us
 
 
 def simulate_variants(case: Case, reuse: Reuse, clock: Clock, progress: Progress = SILENT) -> SimulatedCase:

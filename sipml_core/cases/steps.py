@@ -35,6 +35,7 @@ from sipml_core.model import (
     PlacementLimits,
     Plan,
     Prices,
+    RelayedTasks,
     Routes,
     TaskGraph,
     refuse_excess,
@@ -278,6 +279,11 @@ def servers_of(fabric: Fabric) -> tuple[int, ...]:
 def first_groups(lowering: Lowering, groups: int) -> TaskGraph:
     """Return the tasks of the first groups, without noise."""
     return lowering.tasks(groups)
+
+
+def relayed_first_groups(lowering: Lowering, groups: int) -> TaskGraph | RelayedTasks:
+    """Return the same, with what is passed on from GPU to GPU in one transfer where that says it all."""
+    return lowering.relayed_tasks(groups) or lowering.tasks(groups)
 
 
 def whole_job(lowering: Lowering, jitter: float, seed: int) -> TaskGraph:

@@ -8,8 +8,9 @@ from numpy.typing import NDArray
 
 from sipml_core.engine.kernel import critical_path_us
 from sipml_core.engine.session import check_match
+from sipml_core.errors import SipmlError
 from sipml_core.fields import BYTES_PER_US_PER_GBPS
-from sipml_core.model import Network, TaskGraph, Timeline, parts_of
+from sipml_core.model import Network, RelayedTasks, TaskGraph, Timeline, parts_of
 
 
 @attrs.frozen(kw_only=True)
@@ -32,14 +33,14 @@ class Bounds:
 
 
 def bounds(
-    tasks: TaskGraph,
+    work: TaskGraph | RelayedTasks,
     network: Network,
     timeline: Timeline | None = None,
     since_us: float = 0.0,
     *,
     link_share: NDArray[np.float64] | None = None,
 ) -> Bounds:
-    """The lower bounds of `tasks` on `network`.
+    """The lower bounds of tasks on `network`.
 
     Parameters
     ----------
@@ -55,8 +56,12 @@ def bounds(
     ------
     StalledError
         The graph has a dependency cycle.
+    SipmlError
+        What was left is asked for of `RelayedTasks`, whose timeline has no times of legs.
     """
-    check_match(tasks, network)
+    check_match(work, network)
+    tasks = work if isinstance(work, TaskGraph) else work.rows
+    pair = network.transfer_pair[len(network.transfer_pair) - tasks.transfers :]
     capacity = network.link_gbps * BYTES_PER_US_PER_GBPS
     capacity[network.first_circuit :] = np.inf
     # What a transfer gets alone: the least of capacity / weight on its route. [transfers] [bytes/us]
@@ -64,28 +69,32 @@ def bounds(
     gives = whole[network.pair_link] / network.pair_weight
     narrowest = np.full(len(network.pair_src), np.inf)
     np.minimum.at(narrowest, network.entry_pair, gives)
-    node_us, left_bytes = _node_us(tasks, network, narrowest), tasks.size_bytes
+    node_us, left_bytes = _node_us(tasks, network.pair_latency_us, narrowest, pair), tasks.size_bytes
     if timeline is not None and since_us > 0:
+        if isinstance(work, RelayedTasks):
+            raise SipmlError("bounds of what was left of a run need the times of all legs: use `explicit`")
         begun_us = np.maximum(since_us - timeline.start_us, 0.0)
         node_us = np.maximum(node_us - begun_us, 0.0)
-        left_bytes = _left_bytes(tasks, narrowest[network.transfer_pair], begun_us[tasks.compute_tasks :])
+        left_bytes = _left_bytes(tasks, narrowest[pair], begun_us[tasks.compute_tasks :])
         ended = timeline.end_us <= since_us
         node_us[ended] = 0.0
         left_bytes[ended[tasks.compute_tasks :]] = 0.0
     # Barriers belong to no GPU: they count as one more, which comes last.
     busy_us = np.zeros(tasks.gpus + 1)
     np.add.at(busy_us, tasks.gpu, node_us[: tasks.compute_tasks])
+    if isinstance(work, RelayedTasks):
+        left_bytes = work.bytes_of_ends(left_bytes)
     with np.errstate(divide="ignore", invalid="ignore"):
         link_us = np.nan_to_num(network.link_bytes(left_bytes) / capacity, nan=0.0, posinf=np.inf)
     return Bounds(
-        critical_path_us=critical_path_us(tasks, node_us),
+        critical_path_us=critical_path_us(work, node_us, network, narrowest),
         busiest_link_us=float(link_us.max(initial=0.0)),
         busiest_gpu_us=float(busy_us[:-1].max(initial=0.0)),
     )
 
 
 def lower_bound_us(
-    tasks: TaskGraph,
+    tasks: TaskGraph | RelayedTasks,
     network: Network,
     timeline: Timeline | None = None,
     since_us: float = 0.0,
@@ -96,13 +105,18 @@ def lower_bound_us(
     return bounds(tasks, network, timeline, since_us, link_share=link_share).lower_bound_us
 
 
-def _node_us(tasks: TaskGraph, network: Network, narrowest: NDArray[np.float64]) -> NDArray[np.float64]:
+def _node_us(
+    tasks: TaskGraph,
+    latency_us: NDArray[np.float64],
+    narrowest: NDArray[np.float64],
+    transfer_pair: NDArray[np.int32],
+) -> NDArray[np.float64]:
     """Least time of every node; `narrowest` is what each pair gets alone [bytes/us]. [nodes] [us]"""
     node_us = np.empty(tasks.nodes)
     node_us[: tasks.compute_tasks] = tasks.duration_us
     for part in parts_of(tasks.transfers):
-        transfer_us, pair = node_us[tasks.compute_tasks :][part], network.transfer_pair[part]
-        np.multiply(tasks.latency_steps[part], network.pair_latency_us[pair], out=transfer_us)
+        transfer_us, pair = node_us[tasks.compute_tasks :][part], transfer_pair[part]
+        np.multiply(tasks.latency_steps[part], latency_us[pair], out=transfer_us)
         if len(tasks.startup_us):
             transfer_us += tasks.startup_us[part]
         size_bytes = tasks.size_bytes[part]

@@ -18,7 +18,7 @@ from sipml_core.engine.session import (
     link_samples,
 )
 from sipml_core.errors import SipmlError, StalledError
-from sipml_core.model import Network, TaskGraph, Timeline, TransferTimes
+from sipml_core.model import Network, RelayedTasks, TaskGraph, Timeline, TransferTimes
 
 _why_missing = ""
 try:
@@ -61,8 +61,9 @@ def _check(status: int) -> int:
     raise SipmlError(f"engine: {message}")
 
 
-def _graph(tasks: TaskGraph) -> tuple[Any, list[Any]]:
+def _graph(work: TaskGraph | RelayedTasks, network: Network | None) -> tuple[Any, list[Any]]:
     """The C view of a graph, and the buffers it needs alive."""
+    tasks = work if isinstance(work, TaskGraph) else work.rows
     fields: Fields = {
         "gpu": (tasks.gpu, "int32_t[]"),
         "duration_us": (tasks.duration_us, "double[]"),
@@ -84,10 +85,30 @@ def _graph(tasks: TaskGraph) -> tuple[Any, list[Any]]:
         "marks": len(tasks.marks),
         "slowdown": tasks.slowdown,
     }
-    return _struct("engine_graph *", counts, fields)
+    graph, buffers = _struct("engine_graph *", counts, fields)
+    if isinstance(work, RelayedTasks):
+        assert network is not None
+        relays, more = _relays(work, network)
+        graph.relays = relays
+        buffers += more
+    return graph, buffers
 
 
-def _network(network: Network) -> tuple[Any, list[Any]]:
+def _relays(tasks: RelayedTasks, network: Network) -> tuple[Any, list[Any]]:
+    fields: Fields = {
+        "way": (tasks.way, "int32_t[]"),
+        "way_start": (tasks.ways.start, "int32_t[]"),
+        "leg_pair": (network.transfer_pair[: len(tasks.ways.src)], "int32_t[]"),
+        "leg_place": (tasks.ways.place, "int32_t[]"),
+        "place": (tasks.place, "int32_t[]"),
+        "priority": (tasks.priority, "int32_t[]"),
+    }
+    counts = {"ways": tasks.ways.count, "legs": len(tasks.ways.src), "places": tasks.transfers}
+    return _struct("engine_relays *", counts, fields)
+
+
+def _network(network: Network, legs: int) -> tuple[Any, list[Any]]:
+    """The C view of a network whose first pairs are those of so many legs: see `RelayedTasks.ends`."""
     fields: Fields = {
         "pair_src": (network.pair_src, "int32_t[]"),
         "pair_dst": (network.pair_dst, "int32_t[]"),
@@ -95,7 +116,7 @@ def _network(network: Network) -> tuple[Any, list[Any]]:
         "pair_link": (network.pair_link, "int32_t[]"),
         "pair_weight": (network.pair_weight, "double[]"),
         "pair_latency_us": (network.pair_latency_us, "double[]"),
-        "transfer_pair": (network.transfer_pair, "int32_t[]"),
+        "transfer_pair": (network.transfer_pair[legs:], "int32_t[]"),
         "link_gbps": (network.link_gbps, "double[]"),
     }
     counts = {
@@ -121,11 +142,16 @@ class KernelSession:
     """A `Session` of the C engine."""
 
     def __init__(
-        self, tasks: TaskGraph, network: Network, queue: str, recording: Recording | None = None
+        self,
+        work: TaskGraph | RelayedTasks,
+        network: Network,
+        queue: str,
+        recording: Recording | None = None,
     ) -> None:
         self._ffi, self._lib = _extension().ffi, _extension().lib
-        check_match(tasks, network)
-        self.tasks, self.network = tasks, network
+        check_match(work, network)
+        self.work, self.network = work, network
+        self.tasks = tasks = work if isinstance(work, TaskGraph) else work.rows
         links, rows = len(network.link_gbps), len(tasks.marks) + 1
         self.start_us = np.empty(tasks.nodes)
         self.end_us = np.empty(tasks.nodes)
@@ -138,8 +164,9 @@ class KernelSession:
             "link_busy_us": np.zeros(links),
         }
         written = {"start_us": self.start_us, "end_us": self.end_us, **self._accounts}
-        graph, graph_buffers = _graph(tasks)
-        net, net_buffers = _network(network)
+        graph, graph_buffers = _graph(work, network)
+        legs = 0 if work is tasks else len(network.transfer_pair) - tasks.transfers
+        net, net_buffers = _network(network, legs)
         outputs: Fields = {name: (values, "double[]") for name, values in written.items()}
         self._record, self._sample_bytes = np.empty(0, _RECORD), np.empty((0, links))
         counts: dict[str, float] = {}
@@ -206,8 +233,16 @@ class KernelSession:
         count = self._lib.engine_active(
             self._run, self._ffi.from_buffer("int32_t[]", transfer), self._ffi.from_buffer("double[]", gbps)
         )
-        order = np.argsort(transfer[:count])
-        return ActiveTransfers(transfer=transfer[:count][order], gbps=gbps[:count][order])
+        transfer = self.places()[0][transfer[:count]]
+        order = np.argsort(transfer)
+        return ActiveTransfers(transfer=transfer[order], gbps=gbps[:count][order])
+
+    def places(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        place = np.empty(self.tasks.transfers, dtype=np.int32)
+        pair = np.empty(len(place), dtype=np.int32)
+        buffers = (self._ffi.from_buffer("int32_t[]", values) for values in (place, pair))
+        self._lib.engine_places(self._run, *buffers)
+        return place, pair
 
     def carried_bytes(self) -> NDArray[np.float64]:
         return self._per_link(self._lib.engine_carried)
@@ -253,8 +288,18 @@ class KernelSession:
         )
 
 
-def critical_path_us(tasks: TaskGraph, node_us: NDArray[np.float64]) -> float:
-    """Length of the longest chain of `tasks` when node i takes ``node_us[i]``. [us]
+def critical_path_us(
+    work: TaskGraph | RelayedTasks,
+    node_us: NDArray[np.float64],
+    network: Network | None = None,
+    pair_bytes_per_us: NDArray[np.float64] | None = None,
+) -> float:
+    """Length of the longest chain of tasks when node i takes ``node_us[i]``. [us]
+
+    Parameters
+    ----------
+    network, pair_bytes_per_us
+        Of `RelayedTasks`: their network, and the rate that each pair gives a leg. [pairs] [bytes/us]
 
     Raises
     ------
@@ -262,9 +307,14 @@ def critical_path_us(tasks: TaskGraph, node_us: NDArray[np.float64]) -> float:
         The graph has a dependency cycle.
     """
     extension = _extension()
-    graph, alive = _graph(tasks)
+    graph, alive = _graph(work, network)
     longest = extension.ffi.new("double *")
-    times = np.ascontiguousarray(node_us, dtype=np.float64)
-    _check(extension.lib.engine_critical_path(graph, extension.ffi.from_buffer("double[]", times), longest))
+    latency_us = network.pair_latency_us if network is not None else np.zeros(0)
+    rates = np.zeros(0) if pair_bytes_per_us is None else pair_bytes_per_us
+    times, *pairs = (
+        extension.ffi.from_buffer("double[]", np.ascontiguousarray(values, dtype=np.float64))
+        for values in (node_us, latency_us, rates)
+    )
+    _check(extension.lib.engine_critical_path(graph, times, *pairs, longest))
     del alive
     return float(longest[0])

@@ -26,7 +26,7 @@ from sipml_core.engine.session import (
 )
 from sipml_core.errors import SipmlError
 from sipml_core.fields import BYTES_PER_US_PER_GBPS
-from sipml_core.model import BARRIER, Network, TaskGraph, Timeline, TransferTimes
+from sipml_core.model import BARRIER, Network, RelayedTasks, TaskGraph, Timeline, TransferTimes
 
 #: A link this full has no spare capacity, relatively.
 _FULL = 1e-9
@@ -121,13 +121,20 @@ class _Work:
 
 
 class ReferenceSession:
-    """A `Session` in plain Python."""
+    """A `Session` in plain Python. Of transfers that are passed on it runs each leg as a transfer."""
 
     def __init__(
-        self, tasks: TaskGraph, network: Network, queue: str, recording: Recording | None = None
+        self,
+        work: TaskGraph | RelayedTasks,
+        network: Network,
+        queue: str,
+        recording: Recording | None = None,
     ) -> None:
-        check_match(tasks, network)
-        self.tasks, self.network = tasks, network
+        check_match(work, network)
+        if isinstance(work, RelayedTasks):
+            network, work = work.explicit_network(network), work.explicit
+        self.work: TaskGraph | RelayedTasks = work
+        self.tasks, self.network = tasks, network = work, network
         self._recording = recording
         self._times = {name: np.full(tasks.transfers, np.nan) for name in ("head_us", "moved_us", "left_us")}
         self._sample_us = recording.sample_us if recording else math.inf
@@ -422,6 +429,9 @@ class ReferenceSession:
             transfer=np.array([flow.transfer for flow in flows], dtype=np.int32),
             gbps=np.array([flow.rate / BYTES_PER_US_PER_GBPS for flow in flows]),
         )
+
+    def places(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        return np.arange(self.tasks.transfers, dtype=np.int32), self.network.transfer_pair
 
     def carried_bytes(self) -> NDArray[np.float64]:
         return self._link_bytes.copy()

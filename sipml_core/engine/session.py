@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
 from sipml_core.fields import at_least, positive
-from sipml_core.model import LinkSamples, Network, TaskGraph, Timeline
+from sipml_core.model import LinkSamples, Network, RelayedTasks, TaskGraph, Timeline
 
 #: Events within this of the earliest, relatively, happen together.
 SAME_TIME = 1e-12
@@ -31,7 +31,7 @@ class State(enum.IntEnum):
 
 @attrs.frozen(kw_only=True, eq=False)
 class ActiveTransfers:
-    """Transfers that hold their queue at one moment, by index, and the rates they have."""
+    """Transfers that hold their queue at one moment, by index in `Session.work`, and the rates they have."""
 
     transfer: NDArray[np.int32]
     #: [Gbps]
@@ -67,6 +67,8 @@ def link_samples(
 class Session(Protocol):
     """One run. Arrays over links are [links], in the order of the `Network`."""
 
+    #: What runs; and the rows of it that nodes are numbered by, which are these but for `RelayedTasks`.
+    work: TaskGraph | RelayedTasks
     tasks: TaskGraph
     network: Network
     #: NaN for nodes that have not started, or not ended. [nodes] [us]
@@ -81,7 +83,7 @@ class Session(Protocol):
 
     @property
     def ended(self) -> int:
-        """Nodes that have ended."""
+        """Nodes of `work` that have ended."""
 
     @property
     def moving(self) -> bool:
@@ -106,6 +108,9 @@ class Session(Protocol):
 
     def active(self) -> ActiveTransfers: ...
 
+    def places(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Number in `work`, and pair, of each transfer of `tasks`: of the leg that it is on."""
+
     def carried_bytes(self) -> NDArray[np.float64]:
         """Bytes that each link has carried up to now."""
 
@@ -120,10 +125,12 @@ class Session(Protocol):
 
 
 #: The tasks that a network was last found to be made for.
-_MATCHED: weakref.WeakKeyDictionary[Network, weakref.ref[TaskGraph]] = weakref.WeakKeyDictionary()
+_MATCHED: weakref.WeakKeyDictionary[Network, weakref.ref[TaskGraph | RelayedTasks]] = (
+    weakref.WeakKeyDictionary()
+)
 
 
-def check_match(tasks: TaskGraph, network: Network) -> None:
+def check_match(tasks: TaskGraph | RelayedTasks, network: Network) -> None:
     """Refuse a network that was not made for these tasks, the first time that it is asked for them."""
     before = _MATCHED.get(network)
     if before is not None and before() is tasks:
@@ -132,12 +139,13 @@ def check_match(tasks: TaskGraph, network: Network) -> None:
     _MATCHED[network] = weakref.ref(tasks)
 
 
-def _refuse_mismatch(tasks: TaskGraph, network: Network) -> None:
+def _refuse_mismatch(tasks: TaskGraph | RelayedTasks, network: Network) -> None:
     pairs, links = len(network.pair_src), len(network.link_gbps)
-    if network.gpus != tasks.gpus or len(network.transfer_pair) != tasks.transfers:
+    src, dst = tasks.ends
+    if network.gpus != tasks.gpus or len(network.transfer_pair) != len(src):
         raise SipmlError(
             f"the network was made for {network.gpus} GPUs and {len(network.transfer_pair)} transfers, "
-            f"the tasks have {tasks.gpus} and {tasks.transfers}"
+            f"the tasks have {tasks.gpus} and {len(src)}"
         )
     lengths_match = len(network.pair_dst) == len(network.pair_latency_us) == pairs
     lengths_match &= len(network.pair_start) == pairs + 1
@@ -147,8 +155,8 @@ def _refuse_mismatch(tasks: TaskGraph, network: Network) -> None:
     if (
         not inside.all()
         or (
-            (network.pair_src[network.transfer_pair] != tasks.src)
-            | (network.pair_dst[network.transfer_pair] != tasks.dst)
+            (network.pair_src[network.transfer_pair] != src)
+            | (network.pair_dst[network.transfer_pair] != dst)
         ).any()
     ):
         raise SipmlError("Network.transfer_pair does not give each transfer the pair of its ends")

@@ -12,7 +12,7 @@ from sipml_core.engine.reference import ReferenceSession
 from sipml_core.engine.session import Recording, Session, State
 from sipml_core.engine.stall import stalled
 from sipml_core.errors import ConfigError, LimitError, TooSlowError, unknown
-from sipml_core.model import SILENT, Network, Progress, TaskGraph, Timeline
+from sipml_core.model import SILENT, Network, Progress, RelayedTasks, TaskGraph, Timeline
 
 __all__ = [
     "CircuitDriver",
@@ -23,7 +23,7 @@ __all__ = [
     "simulate",
 ]
 
-_KERNELS: dict[str, Callable[[TaskGraph, Network, str, Recording | None], Session]] = {
+_KERNELS: dict[str, Callable[[TaskGraph | RelayedTasks, Network, str, Recording | None], Session]] = {
     "c": KernelSession,
     "reference": ReferenceSession,
 }
@@ -36,7 +36,7 @@ _PROGRESS_S = 0.3
 
 
 def open_session(
-    tasks: TaskGraph,
+    tasks: TaskGraph | RelayedTasks,
     network: Network,
     *,
     queue: str = "pair",
@@ -62,7 +62,7 @@ def open_session(
 
 
 def simulate(
-    tasks: TaskGraph,
+    tasks: TaskGraph | RelayedTasks,
     network: Network,
     *,
     driver: CircuitDriver | None = None,
@@ -74,6 +74,8 @@ def simulate(
     recording: Recording | None = None,
 ) -> Timeline:
     """Run `tasks` on `network` to the end.
+
+    Of `RelayedTasks` the timeline has times of rows: of the last leg of what is passed on.
 
     Parameters
     ----------
@@ -143,8 +145,8 @@ class _Watch:
             )
         if now_s - self._told_s >= _PROGRESS_S:
             self._told_s = now_s
-            self._progress.at(self._session.ended / self._session.tasks.nodes)
+            self._progress.at(self._session.ended / self._session.work.nodes)
 
 
 def _left(session: Session) -> str:
-    return f"{session.tasks.nodes - session.ended} of {session.tasks.nodes} tasks left"
+    return f"{session.work.nodes - session.ended} of {session.work.nodes} tasks left"

@@ -6,7 +6,7 @@ import numpy as np
 
 from sipml_core.engine.session import Session
 from sipml_core.errors import StalledError
-from sipml_core.model import Network
+from sipml_core.model import Network, transfer_name
 
 #: Blocked tasks that a message names.
 _NAMED = 5
@@ -20,11 +20,12 @@ def stalled(session: Session, capacity_gbps: np.ndarray) -> StalledError:
     capacity_gbps
         Capacity of each link as it stands. [links]
     """
-    left = session.tasks.nodes - session.ended
+    nodes = session.work.nodes
+    left = nodes - session.ended
     reasons = _waiting_transfers(session, capacity_gbps) or [_cycle(session)]
     more = f"; and {len(reasons) - _NAMED} more" if len(reasons) > _NAMED else ""
     return StalledError(
-        f"nothing can run at {session.now_us:g} us and {left} of {session.tasks.nodes} tasks remain: "
+        f"nothing can run at {session.now_us:g} us and {left} of {nodes} tasks remain: "
         + "; ".join(reasons[:_NAMED])
         + more
     )
@@ -35,17 +36,22 @@ def _waiting_transfers(session: Session, capacity_gbps: np.ndarray) -> list[str]
     tasks, network = session.tasks, session.network
     first = tasks.compute_tasks
     waits = np.isfinite(session.start_us[first:]) & np.isnan(session.end_us[first:])
+    transfers = np.flatnonzero(waits)
+    places, pairs = (each[transfers] for each in session.places())
     blocked, behind = [], []
-    for transfer in np.flatnonzero(waits).tolist():
-        pair = network.transfer_pair[transfer]
+    for row in np.argsort(places).tolist():
+        place, pair = int(places[row]), int(pairs[row])
         links = network.pair_link[network.pair_start[pair] : network.pair_start[pair + 1]]
         dead = [link for link in links.tolist() if capacity_gbps[link] <= 0]
-        name = tasks.node_name(first + transfer)
+        src, dst, size_bytes = (
+            network.pair_src[pair], network.pair_dst[pair], tasks.size_bytes[transfers[row]],
+        )  # fmt: skip
+        name = transfer_name(place, src, dst, size_bytes)
         if dead:
             named = ", ".join(_link_name(network, link) for link in dead)
             blocked.append(f"{name} waits on {named} at 0 Gbps, which no decision changes")
         else:
-            behind.append(f"{name} waits behind another transfer of GPU {tasks.src[transfer]}")
+            behind.append(f"{name} waits behind another transfer of GPU {src}")
     return blocked + behind
 
 

@@ -1,6 +1,7 @@
 """From a placement to the tasks of the whole job: compute, transfers, collectives; memory; folding.
 
-In: a `Placement`, a `Plan`, a `Cluster`. Out: a `TaskGraph` of all GPUs, or of those that stand for all.
+In: a `Placement`, a `Plan`, a `Cluster`. Out: a `TaskGraph` of all GPUs, or of those that stand for all; or
+`RelayedTasks`, in which a transfer that is passed on is one for all of its legs.
 Imports `placement` and what is below it.
 """
 

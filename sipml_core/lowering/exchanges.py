@@ -52,20 +52,20 @@ def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
     """
     if not len(direct.device):
         return direct
-    messages = _messages(direct, tasks)
+    messages = messages_of(direct, tasks)
     steps = tree_steps(messages, trees, tasks.placement.devices)
 
     # The position of each transfer among those of its exchange, and of each step: the first of its transfers.
     again = direct.maker >= tasks.graph.subops
-    places = _Places.of_transfers(_numbered(direct.tensor, again), direct.position)
-    place = _first_places(steps, messages, places.of)
+    places = Places.of_transfers(numbered(direct.tensor, again), direct.position)
+    place = first_places(steps, messages, places.of)
 
     # The step at the beginning of each transfer, and at its end. [transfers]
     starts = np.where(messages.upwards, steps.at_leaf, steps.at_root)
     ends = np.where(messages.upwards, steps.at_root, steps.at_leaf)
     made, maker = unique_pairs(starts[direct.made], direct.maker)
     consumer, arrival = unique_pairs(direct.consumer, ends[direct.arrival])
-    before, after = _waiting(steps)
+    before, after = waiting(steps)
     sender = np.where(steps.upwards, steps.child, steps.parent)
     device = np.where(steps.upwards, steps.parent, steps.child)
     return Transfers(
@@ -76,7 +76,7 @@ def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
         lo=direct.lo,
         hi=direct.hi,
         box_bytes=direct.box_bytes,
-        position=_furthest_first(steps, _numbered(sender, device), places, place),
+        position=furthest_first(steps, numbered(sender, device), places, place),
         maker=maker,
         made=made,
         before=before,
@@ -86,20 +86,20 @@ def routed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> Transfers:
     )
 
 
-def _messages(direct: Transfers, tasks: GroupTasks) -> Messages:
+def messages_of(direct: Transfers, tasks: GroupTasks) -> Messages:
     """Return which transfers are one message: a box that several need, a sum of several parts, or alone."""
     # Numbers of equal boxes, of what one maker sends of a box, and of what one device sums up. [transfers]
-    box = _numbered(direct.tensor, *direct.lo.T, *direct.hi.T)
-    sent = _numbered(direct.maker, box)
+    box = numbered(direct.tensor, *direct.lo.T, *direct.hi.T)
+    sent = numbered(direct.maker, box)
     again = direct.maker >= tasks.graph.subops
-    summed = _numbered(box, again, direct.device)
+    summed = numbered(box, again, direct.device)
 
     many = np.bincount(sent)[sent] > 1
     added = ~many & (np.bincount(summed, weights=~many)[summed] > 1)
     kind = np.where(many, 0, np.where(added, 1, 2))
     within = np.where(many, sent, np.where(added, summed, np.arange(len(sent))))
     return Messages(
-        message=_numbered(kind, within),
+        message=numbered(kind, within),
         root=np.where(added, direct.device, direct.sender).astype(np.int32),
         leaf=np.where(added, direct.sender, direct.device).astype(np.int32),
         upwards=added,
@@ -107,7 +107,7 @@ def _messages(direct: Transfers, tasks: GroupTasks) -> Messages:
 
 
 @attrs.frozen(kw_only=True, eq=False)
-class _Places:
+class Places:
     """Positions of transfers, those of one exchange together."""
 
     #: Place of each transfer: by exchange, and in it by position. [transfers]
@@ -118,10 +118,10 @@ class _Places:
     number: Indices
 
     @classmethod
-    def of_transfers(cls, exchange: Indices, position: Indices) -> _Places:
+    def of_transfers(cls, exchange: Indices, position: Indices) -> Places:
         """Return the places of transfers.
 
-        >>> places = _Places.of_transfers(np.array([1, 0, 1, 1]), np.array([7, 5, 3, 7]))
+        >>> places = Places.of_transfers(np.array([1, 0, 1, 1]), np.array([7, 5, 3, 7]))
         >>> places.of.tolist(), places.position.tolist()
         ([2, 0, 1, 2], [5, 3, 7])
         >>> places.exchange.tolist(), places.number.tolist()
@@ -137,7 +137,7 @@ class _Places:
         )
 
 
-def _waiting(steps: Steps) -> tuple[Indices, Indices]:
+def waiting(steps: Steps) -> tuple[Indices, Indices]:
     """Return steps, and those that wait for them: away from the root the one nearer to it comes first."""
     inner = steps.nearer >= 0
     before, after = (np.empty(np.count_nonzero(inner), dtype=np.int32) for _ in range(2))
@@ -151,7 +151,7 @@ def _waiting(steps: Steps) -> tuple[Indices, Indices]:
     return before, after
 
 
-def _first_places(steps: Steps, messages: Messages, of_transfer: Indices) -> Indices:
+def first_places(steps: Steps, messages: Messages, of_transfer: Indices) -> Indices:
     """Return the first place of the transfers that each step carries. [steps]"""
     place = of_transfer[steps.of]
     shared = messages.size[messages.message] > 1
@@ -170,7 +170,7 @@ def _first_places(steps: Steps, messages: Messages, of_transfer: Indices) -> Ind
     return place
 
 
-def _furthest_first(steps: Steps, link: Indices, places: _Places, place: Indices) -> Indices:
+def furthest_first(steps: Steps, link: Indices, places: Places, place: Indices) -> Indices:
     """Return the positions of steps in an order in which those with most steps to come go first.
 
     So a pipeline has no gaps: a link over which k boxes go is done after k of them. On each link the steps of
@@ -195,17 +195,17 @@ def _furthest_first(steps: Steps, link: Indices, places: _Places, place: Indices
     # Some whole exchanges at a time.
     position = np.empty(len(steps.of), dtype=np.int32)
     size = np.diff(steps.start)
-    for some in _exchanges(places.exchange[places.of], size):
+    for some in some_exchanges(places.exchange[places.of], size):
         rows = ranges(steps.start[some], size[some])
         kind, old = steps.kind[rows], place[rows].astype(np.int64)
-        order = _order(of_kind[kind] + of_place[old], keys)
+        order = order_by(of_kind[kind] + of_place[old], keys)
         old += of_link[kind]
         old.sort()
         position[rows[order]] = places.position[old % len(places.position)]
     return position
 
 
-def _exchanges(exchange: Indices, size: NDArray[np.int64]) -> list[NDArray[np.int64]]:
+def some_exchanges(exchange: Indices, size: NDArray[np.int64]) -> list[NDArray[np.int64]]:
     """Return the transfers of some whole exchanges at a time, with about `_AT_ONCE` steps, in order.
 
     Parameters
@@ -213,7 +213,7 @@ def _exchanges(exchange: Indices, size: NDArray[np.int64]) -> list[NDArray[np.in
     size
         Steps of each transfer.
 
-    >>> [some.tolist() for some in _exchanges(np.array([0, 1, 0]), np.array([2, _AT_ONCE, 1]))]
+    >>> [some.tolist() for some in some_exchanges(np.array([0, 1, 0]), np.array([2, _AT_ONCE, 1]))]
     [[0, 2], [1]]
     """
     steps = np.cumsum(np.bincount(exchange, size))
@@ -222,10 +222,11 @@ def _exchanges(exchange: Indices, size: NDArray[np.int64]) -> list[NDArray[np.in
     return np.split(by_part, np.flatnonzero(np.diff(part[by_part])) + 1)
 
 
-def _order(key: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
+def order_by(key: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
     """Return the order of rows by key, which is below `keys`; of those with the same key the first is first.
 
-    >>> _order(np.array([1, 0, 1, 0]), keys=2).tolist(), _order(np.array([1, 0, 1, 0]), keys=2**62).tolist()
+    >>> key = np.array([1, 0, 1, 0])
+    >>> order_by(key, keys=2).tolist(), order_by(key, keys=2**62).tolist()
     ([1, 3, 0, 2], [1, 3, 0, 2])
     """
     bits = len(key).bit_length()
@@ -239,6 +240,6 @@ def _order(key: NDArray[np.int64], keys: int) -> NDArray[np.int64]:
     return rows
 
 
-def _numbered(*columns: NDArray[Any]) -> Indices:
+def numbered(*columns: NDArray[Any]) -> Indices:
     """Return the same number for rows that are equal in all columns. [rows]"""
     return np.unique(packed(*columns), return_inverse=True)[1].reshape(-1).astype(np.int32)

@@ -24,11 +24,15 @@ from sipml_core.model import (
     FoldableControl,
     Network,
     PairIndex,
+    RelayedTasks,
     TaskBuilder,
     TaskGraph,
     parts_of,
     sorted_unique,
 )
+
+#: Tasks in either form.
+Tasks = TaskGraph | RelayedTasks
 
 
 class NoSymmetryError(ConfigError):
@@ -98,7 +102,7 @@ class Folded:
     groups: int
     #: GPUs of these groups: theirs are the accounts that count.
     gpus: NDArray[np.int32]
-    tasks: TaskGraph
+    tasks: Tasks
     network: Network
     #: What is decided while the job runs; None: nothing.
     control: CircuitControl | None
@@ -137,7 +141,7 @@ class Symmetry:
         lowering = self.pairs.lowering
         return lowering.gpu_of[: self.step * lowering.period].reshape(-1)
 
-    def folded(self, tasks_of: Callable[[Lowering, int], TaskGraph] = Lowering.tasks) -> Folded:
+    def folded(self, tasks_of: Callable[[Lowering, int], Tasks] = Lowering.tasks) -> Folded:
         """Return the first groups with their tasks, which `tasks_of` makes."""
         return _folded(self.pairs, self.network, self.orbits, self.step, self.control, tasks_of)
 
@@ -326,7 +330,7 @@ def _folded(
     orbits: _Orbits,
     step: int,
     control: CircuitControl | None,
-    tasks_of: Callable[[Lowering, int], TaskGraph] = Lowering.tasks,
+    tasks_of: Callable[[Lowering, int], Tasks] = Lowering.tasks,
 ) -> Folded:
     """Return the first groups, on orbits in place of links.
 
@@ -365,9 +369,10 @@ def _folded(
 
     # Pair of each transfer of the first groups, and each pair's row in the whole network.
     place, sorted_key = place[by_key].astype(np.int32), key[by_key]
-    transfer_pair = np.empty(tasks.transfers, dtype=np.int32)
-    for part in parts_of(tasks.transfers):
-        found = np.searchsorted(sorted_key, index.key(tasks.src[part], tasks.dst[part]))
+    sends_from, sends_to = tasks.ends
+    transfer_pair = np.empty(len(sends_from), dtype=np.int32)
+    for part in parts_of(len(sends_from)):
+        found = np.searchsorted(sorted_key, index.key(sends_from[part], sends_to[part]))
         transfer_pair[part] = place[found]
     row = network.transfer_pair[: step * pairs.src.shape[1]][order]
 
@@ -384,7 +389,7 @@ def _folded(
         whole_image=orbits.image,
         whole_orbit=orbits.of_link,
         whole_share=orbits.share[orbits.of_link],
-        tasks=attrs.evolve(tasks, dst=dst[order][transfer_pair]),
+        tasks=_received_by(tasks, dst[order][transfer_pair]),
         network=Network.of_matrix(
             gpus=tasks.gpus,
             pair_src=src[order],
@@ -399,6 +404,16 @@ def _folded(
             circuit_src=network.circuit_src[circuits],
             circuit_dst=network.circuit_dst[circuits],
         ),
+    )
+
+
+def _received_by(tasks: Tasks, dst: NDArray[np.int32]) -> Tasks:
+    """Return the tasks with other receivers, of `RelayedTasks` those of all `ends`."""
+    if isinstance(tasks, TaskGraph):
+        return attrs.evolve(tasks, dst=dst)
+    legs = len(tasks.ways.src)
+    return attrs.evolve(
+        tasks, ways=attrs.evolve(tasks.ways, dst=dst[:legs]), rows=attrs.evolve(tasks.rows, dst=dst[legs:])
     )
 
 

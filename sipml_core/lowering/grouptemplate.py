@@ -9,11 +9,11 @@ from numpy.typing import NDArray
 from sipml_core.errors import ConfigError
 from sipml_core.lowering.blockexchanges import BlockExchanges
 from sipml_core.lowering.collectives import all_reduce_bytes
-from sipml_core.lowering.exchanges import routed
 from sipml_core.lowering.gathers import Gathers
 from sipml_core.lowering.gradients import Bucket, plan_buckets
-from sipml_core.lowering.grouptasks import GroupTasks
+from sipml_core.lowering.grouptasks import GroupTasks, Indices
 from sipml_core.lowering.passtasks import PassTasks
+from sipml_core.lowering.relaying import Exchange, RelayedTransfers
 from sipml_core.lowering.resending import replica_tasks
 from sipml_core.lowering.ringattention import RingPieces
 from sipml_core.lowering.stagetransfers import after_gradients
@@ -59,8 +59,11 @@ class GroupTemplate:
     plan: Plan
     group: GroupTasks
     passes: PassTasks
-    transfers: Transfers
+    #: Transfers, where these are not an `exchange`; see `transfers`.
+    sent: Transfers | None
     buckets: list[Bucket]
+    #: What devices exchange along trees, where nothing else depends on its legs; None: see `sent`.
+    exchange: Exchange | None = None
     #: What replicas gather in each pass; None: they do not share parameters.
     gathers: Gathers | None = None
     #: What replicas of a block exchange in each pass; None: nothing.
@@ -91,24 +94,54 @@ class GroupTemplate:
                 f"mp={plan.mp}, pp={plan.pp}"
             )
         group = group or replica_tasks(placement, plan)
-        transfers, limits = plan_transfers(group), placement.limits
+        direct, limits = plan_transfers(group), placement.limits
+        exchange = None
         if trees is not None and not trees.direct:
-            transfers = routed(transfers, group, trees)
+            exchange = Exchange(direct=direct, tasks=group, trees=trees)
             if trees.relays:
                 limits = attrs.evolve(limits, range_hops=1)
         passes, buckets = PassTasks.of(group, plan), gradient_buckets(group, plan, limits)
-        transfers = after_gradients(transfers, group)
-        blocks = BlockExchanges.of(group, transfers, plan)
+        transfers = blocks = pieces = None
+        if exchange is None or placement.parts > 1 or plan.block > 1:
+            transfers = after_gradients(exchange.explicit if exchange else direct, group)
+            blocks, exchange = BlockExchanges.of(group, transfers, plan), None
+            pieces = RingPieces.of(group, transfers, blocks, plan)
         return cls(
             plan=plan,
             group=group,
             passes=passes,
-            transfers=transfers,
+            sent=transfers,
+            exchange=exchange,
             buckets=buckets,
             blocks=blocks,
-            pieces=RingPieces.of(group, transfers, blocks, plan),
+            pieces=pieces,
             gathers=Gathers.of(group, passes, buckets, plan) if plan.shares_parameters else None,
         )
+
+    @property
+    def transfers(self) -> Transfers:
+        """Return what one replica sends inside itself, each leg for itself."""
+        if self.sent is not None:
+            return self.sent
+        assert self.exchange is not None
+        return self.exchange.explicit
+
+    @property
+    def relayed(self) -> RelayedTransfers | None:
+        """Return the same with relayed transfers as one; None: there are none, or legs matter."""
+        return self.exchange.relayed if self.exchange else None
+
+    @property
+    def leg_ends(self) -> tuple[Indices, Indices, NDArray[np.float64]]:
+        """Return sender, receiver and bytes of transfers, those over one leg of a way together. [bytes]"""
+        if self.relayed is None:
+            return self.transfers.sender, self.transfers.device, self.transfers.size_bytes
+        return self.relayed.leg_ends
+
+    @property
+    def transfer_count(self) -> int:
+        """Return the number of `transfers`."""
+        return len(self.transfers.sender if self.relayed is None else self.relayed.position)
 
     @property
     def priorities(self) -> int:
@@ -124,10 +157,9 @@ class GroupTemplate:
     @property
     def kind_bytes(self) -> NDArray[np.float64]:
         """Return what one iteration of all replicas sends by `TRAFFIC_KINDS`. [kinds] [bytes]"""
-        plan, transfers = self.plan, self.transfers
-        crosses = transfers.sender // plan.mp != transfers.device // plan.mp
-        found = np.zeros(len(TRAFFIC_KINDS))
-        size_bytes = transfers.size_bytes
+        plan, found = self.plan, np.zeros(len(TRAFFIC_KINDS))
+        sender, device, size_bytes = self.leg_ends
+        crosses = sender // plan.mp != device // plan.mp
         found[TENSOR] = size_bytes[~crosses].sum()
         found[PIPELINE] = size_bytes[crosses].sum()
         if self.blocks is not None:

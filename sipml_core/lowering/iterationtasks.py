@@ -13,10 +13,11 @@ from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.lowering.hosttime import HostTime
 from sipml_core.lowering.passtasks import row_of
+from sipml_core.lowering.relaying import RelayedTransfers
 from sipml_core.lowering.shardedstates import SharedStates
 from sipml_core.lowering.sharedparameters import SharedParameters
 from sipml_core.lowering.synchronisation import OptimizerStep, ReplicaCollectives, Synchronisation
-from sipml_core.model import PIPELINE, TENSOR, Framework, Nodes, Plan, TaskBuilder
+from sipml_core.model import NO_WAY, PIPELINE, TENSOR, Framework, Nodes, Plan, TaskBuilder, Ways
 
 
 @attrs.frozen(kw_only=True, eq=False)
@@ -38,6 +39,8 @@ class IterationTasks:
     library: Library | None
     in_network: bool
     framework: Framework
+    #: Transfers of the template with relayed ones as one; None: each leg for itself.
+    relayed: RelayedTransfers | None = None
 
     @property
     def plan(self) -> Plan:
@@ -90,26 +93,14 @@ class IterationTasks:
         >>> list(zip(graph.src[8:].tolist(), graph.dst[8:].tolist(), graph.size_bytes[8:].tolist()))
         [(1, 4, 2.0), (4, 1, 2.0), (2, 5, 2.0), (5, 2, 2.0), (0, 3, 10.0), (3, 0, 10.0)]
         """
-        group, transfers, buckets = self.template.group, self.template.transfers, self.template.buckets
-        builder, gpus = self.builder, self._gpus
+        group, buckets, builder = self.template.group, self.template.buckets, self.builder
 
         # Nodes of tasks [micro-batches, tasks, groups] and of transfers inside replicas, likewise.
         tasks = self._tasks(priority)
-        startup_us, size_bytes = self._exchange_costs()
         # Priority of the task at each position: a transfer has that of its first user. [micro-batches, tasks]
         by_position = self._place(priority)[:, np.argsort(group.position)].astype(np.int32)
-        sends = builder.transfers(
-            gpus[transfers.sender],
-            gpus[transfers.device],
-            size_bytes[:, None],
-            np.take(by_position, transfers.position, axis=1)[..., None],
-            startup_us=startup_us[:, None],
-            kind=np.where(
-                transfers.sender // self.plan.mp == transfers.device // self.plan.mp,
-                np.int8(TENSOR),
-                np.int8(PIPELINE),
-            )[:, None],
-        )
+        transfers = self.template.transfers if self.relayed is None else self.relayed.rows
+        sends = self._sends(by_position) if self.relayed is None else self._relayed_sends(by_position)
 
         # Rows of tasks and transfers, and of those that wait for them; the same in every micro-batch.
         before, after = _direct(group)
@@ -140,17 +131,63 @@ class IterationTasks:
             builder.depend(nodes, mark)
         return tasks, mark
 
+    def _sends(self, by_position: Indices) -> Nodes:
+        """Add the transfers inside replicas. [micro-batches, transfers, groups]"""
+        transfers, gpus, mp = self.template.transfers, self._gpus, self.plan.mp
+        startup_us, size_bytes = self._exchange_costs()
+        inside = transfers.sender // mp == transfers.device // mp
+        return self.builder.transfers(
+            gpus[transfers.sender],
+            gpus[transfers.device],
+            size_bytes[:, None],
+            np.take(by_position, transfers.position, axis=1)[..., None],
+            startup_us=startup_us[:, None],
+            kind=np.where(inside, np.int8(TENSOR), np.int8(PIPELINE))[:, None],
+        )
+
+    def _relayed_sends(self, by_position: Indices) -> Nodes:
+        """Add the same, with relayed transfers as one. [micro-batches, rows, groups]
+
+        Places are those of `_sends`: [micro-batches, transfers, groups].
+        """
+        relayed, gpus = self.relayed, self._gpus
+        assert relayed is not None
+        batches, groups, count = len(by_position), gpus.shape[1], len(relayed.position)
+        ways, every = len(relayed.way_start) - 1, np.arange(groups, dtype=np.int32)
+        way, start = relayed.way[:, None], relayed.way_start[:-1] + every[:, None] * relayed.way_start[-1]
+        place = relayed.place[:, None] * np.int32(groups) + every
+        first = np.arange(batches, dtype=np.int32)[:, None, None] * np.int32(count * groups)
+        priority = by_position[:, relayed.position, None]
+        return self.builder.passed_on(
+            gpus[relayed.rows.sender],
+            gpus[relayed.rows.device],
+            relayed.rows.size_bytes[:, None],
+            Ways(
+                start=np.append(start, relayed.way_start[-1] * groups),
+                src=gpus[relayed.leg_sender].T.reshape(-1),
+                dst=gpus[relayed.leg_device].T.reshape(-1),
+                place=np.tile(relayed.leg_place * np.int32(groups), groups),
+            ),
+            way=np.where(way == NO_WAY, NO_WAY, way + every * np.int32(ways)),
+            place=first + place,
+            priorities=np.broadcast_to(priority, (*priority.shape[:2], groups)),
+            kind=TENSOR,
+        )  # fmt: skip
+
     def add_sends(self) -> None:
         """Add what an iteration sends, on the wire, all micro-batches in one transfer.
 
         For the bytes of each pair: nothing waits for what it would wait for, and what one device sends
         another inside a replica is one transfer.
         """
-        transfers, group, gpus = self.template.transfers, self.template.group, self._gpus
-        _, wire_bytes = self._exchange_costs()
+        group, gpus = self.template.group, self._gpus
+        sender, device, wire_bytes = self.template.leg_ends
+        if self.library is not None:
+            sender, device = self.template.transfers.sender, self.template.transfers.device
+            _, wire_bytes = self._exchange_costs()
         size_bytes = wire_bytes * self.plan.micro_batches
         tasks = self.builder.tasks(gpus[group.device], 0.0, 0, 0)
-        pair = transfers.sender.astype(np.int64) * self.plan.replica_gpus + transfers.device
+        pair = sender.astype(np.int64) * self.plan.replica_gpus + device
         sent = np.flatnonzero(np.bincount(pair))
         sender, device = np.divmod(sent, self.plan.replica_gpus)
         sent_bytes = np.bincount(pair, size_bytes)[sent, None]

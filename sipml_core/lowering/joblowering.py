@@ -27,6 +27,7 @@ from sipml_core.model import (
     Framework,
     Nodes,
     Plan,
+    RelayedTasks,
     TaskBuilder,
     TaskGraph,
 )
@@ -137,13 +138,28 @@ class Lowering:
         whole job, to the same GPUs, but waits for its own members where it would wait for others: right
         if the others do the same at the same time (see `folding`).
         """
-        groups = self.plan.replicas if groups is None else groups
+        builder, marks = self._added(self.plan.replicas if groups is None else groups, relayed=False)
+        tasks = builder.build(marks)
+        return self._slowed(self._passed_on(tasks, self.plan.replicas if groups is None else groups))
+
+    def relayed_tasks(self, groups: int | None = None) -> RelayedTasks | None:
+        """Return the same tasks with relayed transfers as one; None: there are none, or legs matter."""
+        host = self.framework.op_us or self.framework.collective_us
+        if self.template.relayed is None or self.library is not None or self.forwarding is not None or host:
+            return None
+        builder, marks = self._added(self.plan.replicas if groups is None else groups, relayed=True)
+        return builder.build_relayed(marks)
+
+    def _added(self, groups: int, *, relayed: bool) -> tuple[TaskBuilder, Nodes]:
+        """Return the tasks of the first groups in a builder, and the marks of all iterations."""
         group = self.template.group
         kinds = [op.kind for op in group.graph.graph.ops]
         labels = (*dict.fromkeys(kinds), "sync")
         builder = TaskBuilder(self.plan.gpus, labels)
+        made = self.template.relayed if relayed else None
         label = np.array([labels.index(kind) for kind in kinds], dtype=np.int32)[group.op]
-        job, chain = self.iteration(builder, groups, label), next_iteration(group)
+        job = attrs.evolve(self.iteration(builder, groups, label), relayed=made)
+        chain = next_iteration(group)
         marks: list[Nodes] = []
         previous: Nodes | None = None
         for iteration in range(self.plan.iterations):
@@ -155,7 +171,7 @@ class Lowering:
                 builder.depend(marks[-1], mark)
             previous = tasks
             marks.append(mark)
-        return self._slowed(self._passed_on(builder.build(np.concatenate(marks)), groups))
+        return builder, np.concatenate(marks)
 
     def iteration(self, builder: TaskBuilder, groups: int, label: Indices | None = None) -> IterationTasks:
         """Return what adds iterations of the first groups to a builder; `label` is that of each task."""
@@ -229,7 +245,7 @@ class Lowering:
 
     def nodes(self, groups: int) -> int:
         """Return tasks and transfers of so many groups, but for what they exchange with others."""
-        each = len(self.template.group.subop) + len(self.template.transfers.sender)
+        each = len(self.template.group.subop) + self.template.transfer_count
         return groups * each * self.plan.micro_batches * self.plan.iterations
 
 

@@ -45,6 +45,7 @@ from sipml_core.model.plan import Plan
 from sipml_core.model.precisions import PRECISIONS, Precision, precision
 from sipml_core.model.prices import Prices
 from sipml_core.model.progress import SILENT, Progress
+from sipml_core.model.relayedtasks import NO_WAY, RelayedTasks, Ways
 from sipml_core.model.results import (
     FAILED,
     HOST,
@@ -58,7 +59,7 @@ from sipml_core.model.results import (
 )
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 from sipml_core.model.taskbuilder import Nodes, TaskBuilder
-from sipml_core.model.taskgraph import BARRIER, TaskGraph
+from sipml_core.model.taskgraph import BARRIER, TaskGraph, transfer_name
 from sipml_core.model.timeline import LinkSamples, Timeline, TransferTimes
 from sipml_core.model.traffic import TrafficMatrix
 from sipml_core.model.traffickinds import CONTEXT, EXPERT, GRADIENT, PIPELINE, TENSOR, TRAFFIC_KINDS
@@ -77,6 +78,7 @@ __all__ = [
     "MAX_RANK",
     "MAX_SAMPLES",
     "NO_LINK",
+    "NO_WAY",
     "OK",
     "PASS_KINDS",
     "PIPELINE",
@@ -131,6 +133,7 @@ __all__ = [
     "Precision",
     "Prices",
     "Progress",
+    "RelayedTasks",
     "ReplicaShape",
     "Result",
     "Role",
@@ -146,6 +149,7 @@ __all__ = [
     "TreatsAlike",
     "UnsharedFabric",
     "ViewPlan",
+    "Ways",
     "at_rows",
     "check_form",
     "check_routes",
@@ -160,4 +164,5 @@ __all__ = [
     "region_elements",
     "sorted_unique",
     "torus_filled",
+    "transfer_name",
 ]

@@ -5,14 +5,28 @@ from __future__ import annotations
 import sys
 from collections.abc import Sequence
 
+import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
+from sipml_core.errors import SipmlError
+from sipml_core.model.relayedtasks import NO_WAY, RelayedTasks, Ways
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
 from sipml_core.model.traffickinds import TENSOR
 
 #: Ids of nodes: 0, 1, ... for compute tasks and barriers, -1, -2, ... for transfers until `build` renumbers.
 Nodes = NDArray[np.int32]
+
+
+@attrs.frozen(eq=False)
+class _Relays:
+    """Some transfers that were added together, of which some are passed on: see `TaskBuilder.passed_on`."""
+
+    first: int
+    ways: Ways = attrs.field(factory=Ways)
+    way: NDArray[np.int32] = attrs.field(factory=lambda: np.zeros(0, dtype=np.int32))
+    place: NDArray[np.int32] = attrs.field(factory=lambda: np.zeros(0, dtype=np.int32))
+    priorities: NDArray[np.int32] = attrs.field(factory=lambda: np.zeros(0, dtype=np.int32))
 
 
 class TaskBuilder:
@@ -37,6 +51,7 @@ class TaskBuilder:
         #: First of some transfers, and what each of these takes to start.
         self._startups: list[tuple[int, NDArray[np.float64]]] = []
         self._edges: list[tuple[Nodes, Nodes]] = []
+        self._relays: list[_Relays] = []
         self._task_count = 0
         self._transfer_count = 0
 
@@ -79,6 +94,37 @@ class TaskBuilder:
         if startup_us.any():
             self._startups.append((first, np.broadcast_to(startup_us, shape).reshape(-1)))
         return ~np.arange(first, self._transfer_count, dtype=np.int32).reshape(shape)
+
+    def passed_on(
+        self,
+        src: ArrayLike,
+        dst: ArrayLike,
+        size_bytes: ArrayLike,
+        ways: Ways,
+        *,
+        way: ArrayLike,
+        place: ArrayLike,
+        priorities: ArrayLike,
+        kind: ArrayLike = TENSOR,
+    ) -> Nodes:
+        """Transfers some of which are passed on: see `RelayedTasks`.
+
+        Parameters
+        ----------
+        way
+            Of each, or NO_WAY.
+        place, priorities
+            Place of each, and the priority at each place, among what is added here, each leg for itself.
+        """
+        priorities = np.asarray(priorities, dtype=np.int32).reshape(-1)
+        shape, columns = _broadcast((way, place), (np.int32, np.int32))
+        way, place = (np.asarray(column, dtype=np.int32) for column in columns)
+        first, relayed = self._transfer_count, np.flatnonzero(way != NO_WAY)
+        first_place = place.copy()
+        first_place[relayed] += ways.place[ways.start[way[relayed]]]
+        sends = self.transfers(src, dst, size_bytes, priorities[first_place].reshape(shape), kind=kind)
+        self._relays.append(_Relays(first, ways, way, place, priorities))
+        return sends
 
     def depend(self, before: ArrayLike, after: ArrayLike) -> None:
         """Every node of `after` waits for its counterpart in `before`."""
@@ -152,6 +198,31 @@ class TaskBuilder:
         SipmlError
             A GPU, a size or a duration is out of range (see `TaskGraph`).
         """
+        if self._relays:
+            raise SipmlError("TaskBuilder: of transfers that are passed on build_relayed makes the tasks")
+        return self._rows(marks)
+
+    def build_relayed(self, marks: ArrayLike = ()) -> RelayedTasks:
+        """The finished graph, once, with transfers that are passed on as one; see `build`."""
+        rows, count = self._rows(marks), self._transfer_count
+        own_priority = rows.priority[rows.compute_tasks :]
+        way, place = np.full(count, NO_WAY, dtype=np.int32), np.empty(count, dtype=np.int32)
+        # Ways so far, and priorities of all places; transfers that are not passed on have one place each.
+        ways, priority = Ways(), [np.zeros(0, dtype=np.int32)]
+        row = places = 0
+        for each in [*self._relays, _Relays(first=count)]:
+            place[row : each.first] = np.arange(places, places + each.first - row)
+            places += each.first - row
+            priority += [own_priority[row : each.first], each.priorities]
+
+            row = each.first + len(each.way)
+            place[each.first : row] = each.place + np.int32(places)
+            way[each.first : row] = np.where(each.way == NO_WAY, NO_WAY, each.way + np.int32(ways.count))
+            places += len(each.priorities)
+            ways = ways.followed_by(each.ways)
+        return RelayedTasks(rows=rows, ways=ways, way=way, place=place, priority=np.concatenate(priority))
+
+    def _rows(self, marks: ArrayLike) -> TaskGraph:
         succ_start, successors = self._successors()
         gpu, duration_us, task_priority, label = _joined(self._tasks, 4)
         src, dst, size_bytes, transfer_priority, latency_steps, kind = _joined(self._transfers, 6)

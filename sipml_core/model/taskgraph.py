@@ -71,11 +71,21 @@ class TaskGraph:
     def nodes(self) -> int:
         return len(self.gpu) + len(self.src)
 
+    @property
+    def ends(self) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
+        """Return source and destination of each transfer. [T], [T]"""
+        return self.src, self.dst
+
+    @property
+    def total_bytes(self) -> float:
+        """Return what all transfers send. [bytes]"""
+        return float(self.size_bytes.sum())
+
     def node_name(self, node: int) -> str:
         """For messages: what a node is and where."""
         if node >= len(self.gpu):
             t = node - len(self.gpu)
-            return f"transfer {t} ({self.src[t]} -> {self.dst[t]}, {self.size_bytes[t]:.0f} bytes)"
+            return transfer_name(t, self.src[t], self.dst[t], self.size_bytes[t])
         kind = self.labels[self.label[node]] if self.labels else "task"
         return f"barrier {node}" if self.gpu[node] == BARRIER else f"{kind} {node} on GPU {self.gpu[node]}"
 
@@ -109,6 +119,11 @@ class TaskGraph:
                 raise SipmlError(f"TaskGraph.{name} must be finite and not negative")
         if (self.src == self.dst).any():
             raise SipmlError("TaskGraph: a transfer's source and destination must differ")
+
+
+def transfer_name(transfer: int, src: int, dst: int, size_bytes: float) -> str:
+    """For messages: what a transfer sends and where."""
+    return f"transfer {transfer} ({src} -> {dst}, {size_bytes:.0f} bytes)"
 
 
 def _all_in(name: str, values: NDArray[np.int32], low: int, stop: int) -> None:

@@ -28,7 +28,7 @@ from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic, jobs_kept, 
 from sipml_core.engine import simulate
 from sipml_core.errors import StalledError, TooSlowError
 from sipml_core.lowering import Lowering, NoSymmetryError, symmetry
-from sipml_core.model import CircuitControl, CircuitParts, Network, PairIndex, TaskGraph
+from sipml_core.model import CircuitControl, CircuitParts, Network, PairIndex, RelayedTasks, TaskGraph
 from sipml_core.searching.followedcircuits import FollowedCircuits
 from sipml_core.searching.linkshares import shared_links
 
@@ -68,6 +68,7 @@ def _of_variant(traffic: CaseTraffic, reuse: Reuse, least_us: float) -> Estimate
     variant = traffic.variant
     control = variant.fabric.circuits
     driver: FollowedCircuits | None = None
+    tasks: TaskGraph | RelayedTasks
     if control is not None and variant.plan.block == 1 and _follows(traffic, control):
         tasks, network, driver = _followed(traffic, control, reuse)
     else:
@@ -120,7 +121,7 @@ def _plans_say_more(traffic: CaseTraffic) -> bool:
     return replanned and plan.ep > 1 and plan.iterations == 1
 
 
-def _in_a_block(traffic: CaseTraffic) -> tuple[TaskGraph, Network] | None:
+def _in_a_block(traffic: CaseTraffic) -> tuple[TaskGraph | RelayedTasks, Network] | None:
     """Return the first blocks, which send to the images of those that they stand for; None: they do not.
 
     Where replicas send each other rows or keys all the time, sharing a link with what comes in from another
@@ -142,11 +143,18 @@ def _in_a_block(traffic: CaseTraffic) -> tuple[TaskGraph, Network] | None:
     return folded.tasks, folded.network
 
 
-def _first_groups(traffic: CaseTraffic, reuse: Reuse) -> tuple[TaskGraph, Network]:
+def _first_groups(traffic: CaseTraffic, reuse: Reuse) -> tuple[TaskGraph | RelayedTasks, Network]:
     """Return the first groups and their part of each link."""
-    groups = _groups(traffic.lowering, traffic.variant.fabric.hints.server_gpus)
-    tasks = _tasks_of(traffic.lowering, groups, reuse)
+    lowering, hints = traffic.lowering, traffic.variant.fabric.hints
+    groups = _groups(lowering, hints.server_gpus)
+    tasks = reuse(_relayed_iteration, lowering, groups, keep=jobs_kept(lowering.nodes(groups)))
     return tasks, _share(traffic, tasks, groups)
+
+
+def _relayed_iteration(lowering: Lowering, groups: int) -> TaskGraph | RelayedTasks:
+    """Return one iteration, with what is passed on from GPU to GPU in one transfer where that says it all."""
+    once = _one_iteration(lowering)
+    return once.relayed_tasks(groups) or once.tasks(groups)
 
 
 def _tasks_of(lowering: Lowering, groups: int, reuse: Reuse) -> TaskGraph:
@@ -217,7 +225,7 @@ def _followed(
     return tasks, network, driver
 
 
-def _share(traffic: CaseTraffic, tasks: TaskGraph, groups: int) -> Network:
+def _share(traffic: CaseTraffic, tasks: TaskGraph | RelayedTasks, groups: int) -> Network:
     """The network as the first groups see it, see `shared_links`."""
     network, capacity_gbps = _sharing(traffic)
     pairs, index = traffic.pairs, PairIndex(network.gpus)
@@ -228,7 +236,7 @@ def _share(traffic: CaseTraffic, tasks: TaskGraph, groups: int) -> Network:
     images = len(pairs.src) * traffic.lowering.period // groups
     seen = shared_links(network, capacity_gbps, row.reshape(images, -1), pair_bytes)
     key = index.key(seen.pair_src, seen.pair_dst)
-    return attrs.evolve(seen, transfer_pair=np.searchsorted(key, index.key(tasks.src, tasks.dst)))
+    return attrs.evolve(seen, transfer_pair=np.searchsorted(key, index.key(*tasks.ends)))
 
 
 def _sharing(traffic: CaseTraffic) -> tuple[Network, NDArray[np.float64]]:

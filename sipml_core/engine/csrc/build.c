@@ -96,6 +96,9 @@ static int check_network(const engine_graph *g, const engine_network *n)
         !all_in(n->pair_link, entries, 0, n->links) || !all_in(n->transfer_pair, g->transfers, 0, n->pairs) ||
         n->first_circuit < 0 || n->first_circuit > n->links)
         return ENGINE_E_INDEX;
+    int status = g->relays ? relays_check(g, n->pairs) : 0;
+    if (status)
+        return status;
     if (!all_finite(n->pair_latency_us, n->pairs) || !all_finite(n->link_gbps, n->links) ||
         !all_finite(n->pair_weight, entries))
         return ENGINE_E_VALUE;
@@ -176,6 +179,8 @@ static int take_memory(engine *run)
            TAKE(crossings, crossings) && TAKE(weights, crossings) && TAKE(holder, n->pairs) &&
            TAKE(members, crossings) && TAKE(waiting, n->pairs / 64 + 1) &&
            TAKE(crossed, n->links / 64 + 1) && TAKE(dark, n->links / 64 + 1) && TAKE(circuit_first, circuits) && TAKE(circuit_pair, crossings) &&
+           (!run->graph.relays || (TAKE(relays, run->graph.transfers) && TAKE(leg_priority, run->nodes) &&
+                                   TAKE(leg_pair, run->graph.transfers))) &&
            TAKE(ends.items, gpus + run->graph.transfers + timed_barriers(&run->graph)) && take_lows(run, &run->drains, n->links) &&
            take_lows(run, &run->shares, n->links) && TAKE(group_link, n->links) && TAKE(free_groups, n->links) &&
            TAKE(place_link, n->links) && TAKE(listed, n->links) && TAKE(touched_gpus, gpus) &&
@@ -290,6 +295,8 @@ int engine_new(const engine_graph *graph, const engine_network *network, const e
         return ENGINE_E_NULL;
     if (queue != ENGINE_QUEUE_PAIR && queue != ENGINE_QUEUE_SOURCE)
         return ENGINE_E_VALUE;
+    if (output->record && graph->relays)
+        return ENGINE_E_VALUE;
     if (output->sample_bytes && (output->samples < 2 || output->samples % 2 || !(output->sample_us > 0)))
         return ENGINE_E_VALUE;
     int status = engine_check(graph, network);
@@ -303,12 +310,17 @@ int engine_new(const engine_graph *graph, const engine_network *network, const e
     run->out = *output;
     run->queue_mode = queue;
     run->nodes = graph->tasks + graph->transfers;
+    run->ends_due = run->nodes;
+    run->priority = graph->priority;
+    run->transfer_pair = network->transfer_pair;
     run->queues = queue == ENGINE_QUEUE_SOURCE ? graph->gpus : network->pairs;
     if (!take_memory(run)) {
         engine_free(run);
         return ENGINE_E_MEMORY;
     }
     set_out(run);
+    if (graph->relays)
+        relays_set_out(run);
     make_links(run);
     index_routes(run);
     index_circuits(run);

@@ -35,14 +35,14 @@ static void expect_successors(const engine *run, int32_t node)
         int32_t next = run->graph.successors[k];
         __builtin_prefetch(&run->waits[next], 1);
         if (is_transfer(run, next))
-            __builtin_prefetch(&run->pairs[run->net.transfer_pair[next - run->graph.tasks]], 1);
+            __builtin_prefetch(&run->pairs[run->transfer_pair[next - run->graph.tasks]], 1);
     }
 }
 
 /* A queue may send something new if one joins where nothing sent or waited, or if a last byte has left. */
 static void join_queue(engine *run, int32_t node)
 {
-    int32_t t = node - (int32_t)run->graph.tasks, p = run->net.transfer_pair[t], id = queue_id(run, p);
+    int32_t t = node - (int32_t)run->graph.tasks, p = run->transfer_pair[t], id = queue_id(run, p);
     queue *line = queue_at(run, id);
     __builtin_prefetch(&run->crossings[run->pairs[p].first], 1);
     __builtin_prefetch(&run->holder[p], 1);
@@ -127,9 +127,16 @@ static void finish(engine *run, int32_t node)
     }
 }
 
+/* A transfer has arrived. One that is passed on joins the queue of its next leg. */
 static void end_transfer(engine *run, int32_t node)
 {
-    account_pending(run, run->net.transfer_pair[node - run->graph.tasks], -1, -1);
+    int32_t t = node - (int32_t)run->graph.tasks;
+    account_pending(run, run->transfer_pair[t], -1, -1);
+    if (run->relays && relays_go_on(run, t)) {
+        run->ended++;
+        join_queue(run, node);
+        return;
+    }
     finish(run, node);
 }
 
@@ -187,7 +194,7 @@ static int32_t next_in_queue(engine *run, queue *line)
             return t;
         if (run->out.record)
             run->out.record[t].moved_us = run->out.record[t].left_us = run->now;
-        heap_push(&run->ends, node, run->now + leave_queue(run, run->net.transfer_pair[t], t));
+        heap_push(&run->ends, node, run->now + leave_queue(run, run->transfer_pair[t], t));
     }
     return NONE;
 }
@@ -196,10 +203,11 @@ static int32_t next_in_queue(engine *run, queue *line)
 static void serve_queue(engine *run, queue *line)
 {
     int32_t last = line->active;
-    int32_t t = next_in_queue(run, line), p = t == NONE ? NONE : run->net.transfer_pair[t];
+    int32_t t = next_in_queue(run, line), p = t == NONE ? NONE : run->transfer_pair[t];
     line->active = p;
     if (t != NONE) {
-        expect_successors(run, t + (int32_t)run->graph.tasks);
+        if (!run->relays || !relays_expect(run, t))
+            expect_successors(run, t + (int32_t)run->graph.tasks);
         if (run->contenders)
             contention_count(run, p, t, 1);
     }
@@ -323,7 +331,7 @@ int engine_run(engine *run, double until_us, int64_t max_events)
         if (run->fault)
             return run->fault;
         double next = next_event(run);
-        if (run->ended == run->nodes)
+        if (run->ended == run->ends_due)
             return ENGINE_DONE;
         if (run->reached) {
             run->reached = 0;

@@ -45,6 +45,21 @@ enum engine_queue {
     ENGINE_QUEUE_SOURCE = 1 /* one active transfer for each sending GPU */
 };
 
+/* Transfers that are passed on from GPU to GPU. Such a transfer takes the legs of its way one after the other, each as
+ * a transfer of all its bytes would that waits for nothing but the leg before: the same events at the same times, and
+ * with priorities of their own. It starts when it joins the queue of its last leg, and ends when that does. */
+typedef struct engine_relays {
+    int64_t ways;
+    int64_t legs;
+    int64_t places;               /* transfers if each leg were one */
+    const int32_t *way;           /* [transfers] -1: it is not passed on */
+    const int32_t *way_start;     /* [ways + 1] first leg of each way, in the order in which they are taken */
+    const int32_t *leg_pair;      /* [legs] */
+    const int32_t *leg_place;     /* [legs] place of the leg, counted from that of the transfer */
+    const int32_t *place;         /* [transfers] */
+    const int32_t *priority;      /* [places] of legs */
+} engine_relays;
+
 typedef struct engine_graph {
     int64_t gpus;
     int64_t tasks;
@@ -61,6 +76,7 @@ typedef struct engine_graph {
     const int32_t *succ_start;    /* [tasks + transfers + 1] */
     const int32_t *successors;    /* [succ_start[tasks + transfers]] */
     const int32_t *mark;          /* [marks] nodes below `tasks` at whose end the accounts are copied */
+    const struct engine_relays *relays; /* NULL: no transfer is passed on */
 } engine_graph;
 
 typedef struct engine_network {
@@ -121,11 +137,15 @@ int engine_set_capacity(engine *run, int64_t count, const int32_t *link, const d
 
 double engine_now_us(const engine *run);
 int64_t engine_events(const engine *run); /* tasks ended, transfers joined, last bytes sent, arrivals, barriers */
-int64_t engine_ended(const engine *run);  /* nodes */
+int64_t engine_ended(const engine *run);  /* nodes, a relayed transfer as many as it has legs */
 int engine_is_moving(engine *run);  /* 1: some event lies ahead; 0: only new capacities can cause one */
 
 /* Transfers that are active now and their rates; returns how many. Arrays have room for [pairs]. */
 int64_t engine_active(const engine *run, int32_t *transfer, double *gbps);
+
+/* The leg that each transfer is on, or the transfer itself: place (see engine_relays; without relays its number) and
+ * pair. [transfers] */
+void engine_places(const engine *run, int32_t *place, int32_t *pair);
 
 /* Bytes each link has carried up to now, [links]. */
 void engine_carried(const engine *run, double *bytes);
@@ -147,8 +167,11 @@ int64_t engine_samples(const engine *run, double *interval_us);
 /* Write the last row of the accounts, and the links' totals, as of now. */
 void engine_report(engine *run);
 
-/* Longest chain of the graph when node i takes node_us[i] (barriers too); gpus and marks are not read. */
-int engine_critical_path(const engine_graph *graph, const double *node_us, double *longest_us);
+/* Longest chain of the graph when node i takes node_us[i] (barriers too); gpus and marks are not read. A transfer that is
+ * passed on takes, on each leg, the latency of its pair as often as `hops` says, its start-up, and its bytes at the
+ * pair's rate: pair_latency_us and pair_bytes_per_us [pairs], read for such transfers only. */
+int engine_critical_path(const engine_graph *graph, const double *node_us, const double *pair_latency_us,
+                         const double *pair_bytes_per_us, double *longest_us);
 
 const char *engine_strerror(int status);
 

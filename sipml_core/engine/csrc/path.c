@@ -18,11 +18,28 @@ static void append(line *of, int32_t *next, int32_t node)
     of->last = node;
 }
 
+/* When a transfer ends that begins then and is passed on. */
+static double last_leg_ends(const engine_graph *graph, int64_t t, double begin, const double *latency_us,
+                            const double *bytes_per_us)
+{
+    const engine_relays *relays = graph->relays;
+    int32_t way = relays->way[t];
+    for (int32_t leg = relays->way_start[way]; leg < relays->way_start[way + 1]; leg++) {
+        int32_t pair = relays->leg_pair[leg];
+        double us = graph->hops[t] * latency_us[pair];
+        us += graph->startup_us ? graph->startup_us[t] : 0;
+        us += graph->size_bytes[t] > 0 ? graph->size_bytes[t] / bytes_per_us[pair] : 0;
+        begin += us;
+    }
+    return begin;
+}
+
 /* Nodes are looked at in the order in which they are found, not one chain to its end before the next: what groups do
  * at the same time lies side by side in memory. */
-int engine_critical_path(const engine_graph *graph, const double *node_us, double *longest_us)
+int engine_critical_path(const engine_graph *graph, const double *node_us, const double *pair_latency_us,
+                         const double *pair_bytes_per_us, double *longest_us)
 {
-    if (!graph || !node_us || !longest_us)
+    if (!graph || !node_us || !longest_us || (graph->relays && !(pair_latency_us && pair_bytes_per_us)))
         return ENGINE_E_NULL;
     int64_t nodes = graph->tasks + graph->transfers, count = 0;
     int status = 0;
@@ -42,7 +59,10 @@ int engine_critical_path(const engine_graph *graph, const double *node_us, doubl
             append(&found, waits, (int32_t)node);
     while (found.first != NONE) {
         int32_t node = found.first;
-        double end = begin[node] + node_us[node];
+        int64_t t = node - graph->tasks;
+        double end = t >= 0 && graph->relays && graph->relays->way[t] != NONE
+                         ? last_leg_ends(graph, t, begin[node], pair_latency_us, pair_bytes_per_us)
+                         : begin[node] + node_us[node];
         found.first = waits[node];
         longest = end > longest ? end : longest;
         count++;

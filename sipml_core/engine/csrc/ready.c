@@ -3,7 +3,7 @@
 
 static int comes_first(const engine *run, int32_t a, int32_t b)
 {
-    const int32_t *priority = run->graph.priority;
+    const int32_t *priority = run->priority;
     if (priority[a] != priority[b])
         return priority[a] < priority[b];
     if (a >= run->graph.tasks) {

@@ -130,6 +130,13 @@ typedef struct contender {
     int32_t touched; /* that changed in this instant */
 } contender;
 
+/* Of a transfer that may be passed on. */
+typedef struct relay {
+    int32_t leg;   /* that it is on, NONE: it is not passed on */
+    int32_t stop;  /* the last leg is the one before */
+    int32_t place; /* see engine_relays */
+} relay;
+
 enum { TAKEN_MAX = 96 };
 
 struct engine {
@@ -144,10 +151,16 @@ struct engine {
     int64_t events;
     int64_t ended;
     int64_t nodes;
+    int64_t ends_due; /* nodes, a relayed transfer as many as it has legs: `ended` of a run that is done */
     int64_t queues;
     int64_t awaiting; /* nodes that are awaited and have not ended */
     int reached;      /* the last of them has, and engine_run has not yet come back for it */
 
+    const int32_t *priority;      /* [nodes] of a relayed transfer: that of its leg */
+    const int32_t *transfer_pair; /* [transfers] likewise */
+    relay *relays;          /* [transfers] NULL: none is passed on */
+    int32_t *leg_priority;  /* [nodes] and [transfers]: the two above, where some are */
+    int32_t *leg_pair;
     int32_t *waits;   /* [nodes] */
     int32_t *child;   /* [nodes] pairing heaps of ready tasks and queued transfers */
     int32_t *sibling; /* [nodes] */
@@ -219,6 +232,12 @@ static inline void record_moved(const engine *run, int32_t flow)
 
 /* build.c */
 int engine_check(const engine_graph *graph, const engine_network *network);
+
+/* relays.c: transfers that are passed on */
+int relays_check(const engine_graph *graph, int64_t pairs);
+void relays_set_out(engine *run);
+int relays_go_on(engine *run, int32_t transfer); /* to its next leg; 0: there is none */
+int relays_expect(const engine *run, int32_t transfer); /* ask for what is known of its next leg; 0: there is none */
 
 /* ready.c: which task or transfer comes next */
 void ready_push(engine *run, int32_t *root, int32_t node);

@@ -10,6 +10,7 @@ from sipml_core.cases.compilation import prepare_case
 from sipml_core.engine import simulate
 from sipml_core.errors import InfeasibleError
 from sipml_core.experiment import read_experiment
+from sipml_core.model import RelayedTasks
 
 pytestmark = pytest.mark.interconnects
 
@@ -70,6 +71,24 @@ def test_timelines_are_kept_where_they_are_asked_for(experiment):
     assert bare.cases == whole.cases
     assert bare.timelines == (None, None)
     assert [timeline.total_us for timeline in whole.timelines] == [case.iteration_us for case in whole.cases]
+
+
+def test_rows_are_the_same_leg_by_leg(registry):
+    """Where no timeline is kept a folded group on a chain has one row for all legs of a transfer."""
+    tables = TABLES | {
+        "plan": {"mp": 8, "dp": 2, "global_batch": 16},
+        "workload": [{"name": "transformer"}],
+        "topology": [{"name": "sip-ocs"}],
+    }
+    experiment = read_experiment(tables, registry)
+    prepared = prepare_case(case_on(experiment, 0), Reuse())
+    relayed = [each.compiled(relayed=True) for each in prepared]
+    assert any(isinstance(compiled.work, RelayedTasks) for compiled in relayed)
+    for each, compiled in zip(prepared, relayed, strict=True):
+        assert each.compiled().work.src.tolist() == compiled.explicit().work.src.tolist()
+    running = ExperimentRun(experiment, timelines=False)
+    running.go()
+    assert running.result().cases == run_experiment(experiment).cases
 
 
 def test_what_cannot_be_put_in_order_is_refused_before_any_tasks_are_made(experiment, monkeypatch):

@@ -97,7 +97,7 @@ static void make_job(job *j, uint64_t seed)
     j->graph = (engine_graph){GPUS,          TASKS,   SENDS,         2,
                               j->gpu,        j->duration_us, j->priority, j->size_bytes,
                               j->hops,       NULL,           seed % 2 ? 0.25 : 0, NULL,
-                              j->succ_start, j->successors,  j->mark};
+                              j->succ_start, j->successors,  j->mark,   NULL};
     j->network = (engine_network){PAIRS,         LINKS,        LINKS - 4,      j->pair_src,   j->pair_dst,
                                   j->pair_start, j->pair_link, j->pair_weight, j->latency_us, j->transfer_pair,
                                   j->link_gbps};
@@ -337,11 +337,84 @@ static void test_critical_path(void)
     int32_t successors[2] = {2, 1};
     double node_us[3] = {2, 4, 5}, longest = 0;
     engine_graph graph = {.tasks = 2, .transfers = 1, .succ_start = succ_start, .successors = successors};
-    EXPECT(engine_critical_path(&graph, node_us, &longest) == 0);
+    EXPECT(engine_critical_path(&graph, node_us, NULL, NULL, &longest) == 0);
     EXPECT(longest == 11);
     successors[1] = 0;
-    EXPECT(engine_critical_path(&graph, node_us, &longest) == ENGINE_E_CYCLE);
-    EXPECT(engine_critical_path(&graph, NULL, &longest) == ENGINE_E_NULL);
+    EXPECT(engine_critical_path(&graph, node_us, NULL, NULL, &longest) == ENGINE_E_CYCLE);
+    EXPECT(engine_critical_path(&graph, NULL, NULL, NULL, &longest) == ENGINE_E_NULL);
+}
+
+/* A task of 2 us, then 24 bytes over three legs of 3, 2 and 4 bytes/us and 1 us of latency: 2 + (8 + 12 + 6) + 3. */
+static void test_critical_path_over_legs(void)
+{
+    int32_t succ_start[3] = {0, 1, 1}, successors[1] = {1}, way[1] = {0}, way_start[2] = {0, 3};
+    int32_t leg_pair[3] = {0, 1, 2}, leg_place[3] = {0, 1, 2}, place[1] = {0}, priority[3] = {0, 0, 0};
+    double node_us[2] = {2, 0}, size[1] = {24}, latency_us[3] = {1, 1, 1}, rate[3] = {3, 2, 4}, longest = 0;
+    float hops[1] = {1};
+    engine_relays relays = {1, 3, 3, way, way_start, leg_pair, leg_place, place, priority};
+    engine_graph graph = {.tasks = 1, .transfers = 1, .succ_start = succ_start, .successors = successors,
+                          .size_bytes = size, .hops = hops, .relays = &relays};
+    EXPECT(engine_critical_path(&graph, node_us, latency_us, rate, &longest) == 0);
+    EXPECT(longest == 31);
+    EXPECT(engine_critical_path(&graph, node_us, NULL, NULL, &longest) == ENGINE_E_NULL);
+}
+
+/* Every second transfer is passed on over two or three legs; a run ends with all of them, and what is wrong is refused. */
+static void test_relays(void)
+{
+    static job j;
+    static int32_t way[SENDS], place[SENDS], priority[3 * SENDS], pair[SENDS];
+    int32_t way_start[3] = {0, 2, 5}, leg_pair[5], leg_place[5] = {0, 1, 2, 0, 1};
+    for (uint32_t seed = 3; seed < 30; seed += 3) { /* those that record nothing */
+        engine *run = NULL;
+        int32_t places = 0;
+        make_job(&j, seed);
+        for (int k = 0; k < 5; k++)
+            leg_pair[k] = below(&j, PAIRS);
+        for (int t = 0; t < SENDS; t++) {
+            way[t] = t % 2 ? t / 2 % 2 : -1;
+            place[t] = places;
+            places += way[t] < 0 ? 1 : 2 + way[t];
+        }
+        for (int k = 0; k < places; k++)
+            priority[k] = below(&j, 3);
+        engine_relays relays = {2, 5, places, way, way_start, leg_pair, leg_place, place, priority};
+        j.graph.relays = &relays;
+        EXPECT(try_new(&j, 0) == 0);
+        EXPECT(engine_new(&j.graph, &j.network, &j.output, (int)(seed / 3 % 2), &run) == 0);
+        for (int32_t id = LINKS - 4; id < LINKS; id++) {
+            double gbps = 50;
+            EXPECT(engine_set_capacity(run, 1, &id, &gbps) == 0);
+        }
+        engine_places(run, place, pair);
+        EXPECT(place[0] == 0 && pair[0] == j.transfer_pair[0] && pair[1] == leg_pair[0]);
+        EXPECT(engine_run(run, INFINITY, INT64_MAX) == ENGINE_DONE);
+        EXPECT(engine_ended(run) == TASKS + places);
+        engine_free(run);
+        place[1] = places;
+        EXPECT(try_new(&j, 0) == ENGINE_E_INDEX);
+        place[1] = 1;
+        leg_place[4] = places;
+        EXPECT(try_new(&j, 0) == ENGINE_E_INDEX);
+        leg_place[4] = 1;
+        leg_pair[4] = PAIRS;
+        EXPECT(try_new(&j, 0) == ENGINE_E_INDEX);
+        leg_pair[4] = 0;
+        way[1] = 2;
+        EXPECT(try_new(&j, 0) == ENGINE_E_INDEX);
+        way[1] = 0;
+        way_start[1] = 0;
+        EXPECT(try_new(&j, 0) == ENGINE_E_INDEX);
+        way_start[1] = 2;
+        relays.leg_pair = NULL;
+        EXPECT(try_new(&j, 0) == ENGINE_E_NULL);
+        relays.leg_pair = leg_pair;
+        relays.places = -1;
+        EXPECT(try_new(&j, 0) == ENGINE_E_SIZE);
+        relays.places = places;
+        j.output.record = j.record;
+        EXPECT(try_new(&j, 0) == ENGINE_E_VALUE);
+    }
 }
 
 int main(void)
@@ -353,5 +426,7 @@ int main(void)
     test_refusals();
     test_refusals_of_a_run();
     test_critical_path();
+    test_critical_path_over_legs();
+    test_relays();
     return failures != 0;
 }
