@@ -65,6 +65,13 @@ class BalancedGraph:
         return np.diff(self.first)
 
     @cached_property
+    def tensor_shape(self) -> NDArray[np.int64]:
+        """Size of each tensor along each axis; an axis that it lacks has one position. [tensors, MAX_RANK]"""
+        lacking = (1,) * MAX_RANK
+        shapes = [(*t.shape, *lacking[len(t.shape) :]) for t in self.graph.tensors]
+        return np.array(shapes, dtype=np.int64).reshape(-1, MAX_RANK)
+
+    @cached_property
     def subop_op(self) -> NDArray[np.int32]:
         """The op each sub-op is a part of. [sub-ops]"""
         return np.repeat(np.arange(len(self.first) - 1, dtype=np.int32), self.parts)

@@ -249,12 +249,14 @@ class OpGraph:
             written.update(operand.tensor for operand in op.writes)
 
     def _check_op(self, op: Op, written: set[str]) -> None:
+        tensors, dims = self.tensor, op.dims
         for operand in (*op.reads, *op.writes):
-            tensor = self.tensor.get(operand.tensor)
+            tensor = tensors.get(operand.tensor)
             if tensor is None or len(operand.axes) != len(tensor.shape):
                 raise ConfigError(f"op {op.name!r}: operand {operand.tensor!r} names no tensor of that rank")
             for axis in operand.axes:
-                if axis.dim is not None and axis.dim not in op.dims:
+                dim = axis.dim
+                if dim is not None and dim not in dims:
                     raise ConfigError(
                         f"op {op.name!r}: operand {operand.tensor!r} uses a dimension the op lacks"
                     )

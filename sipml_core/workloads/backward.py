@@ -11,6 +11,7 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
+from operator import is_
 
 from sipml_core.errors import ConfigError
 from sipml_core.model import Axis, Op, Operand, OpGraph, Phase, Role, Split
@@ -162,7 +163,7 @@ class _Backward:
         else:
             self._add_like(tensor.name, name)
             self.contributions[tensor.name].append(name)
-        return Operand(name, tuple(axis if axis.den > 1 else plain_axis(axis.dim) for axis in target.axes))
+        return Operand(name, _without_windows(target.axes))
 
     def _add_like(self, tensor: str, name: str) -> str:
         model = self.builder.tensors[tensor]
@@ -206,6 +207,8 @@ def _over_targets(
     dims = dict(op.dims)
     inverse: dict[str, Axis] = {}
     for target in targets:
+        if _without_windows(target.axes) is target.axes:
+            continue
         for axis, size in zip(target.axes, builder.shape(target.tensor), strict=True):
             if axis.dim is not None and axis != plain_axis(axis.dim) and axis.den == 1:
                 dims[axis.dim] = size
@@ -215,6 +218,12 @@ def _over_targets(
     return dims, [
         Operand(o.tensor, tuple(_through(axis, inverse, op.name) for axis in o.axes)) for o in operands
     ]
+
+
+def _without_windows(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Return the axes one to one; those that share positions (den > 1) as they are."""
+    followed = [axis if axis.den > 1 else plain_axis(axis.dim) for axis in axes]
+    return axes if all(map(is_, followed, axes)) else tuple(followed)
 
 
 def inverse_window(axis: Axis) -> Axis:

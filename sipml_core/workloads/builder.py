@@ -124,7 +124,7 @@ class GraphBuilder:
         """
         kept = kept or {}
         for tensor, axes in writes.items():
-            shape = tuple(dims[axis] for axis in axes.split())
+            shape = tuple([dims[axis] for axis in axes.split()])
             element_bytes = kept.get(tensor, self.precision.activation_bytes)
             self.add(
                 tensor,
@@ -161,7 +161,13 @@ class GraphBuilder:
 
 def operand(tensor: str, axes: Axes) -> Operand:
     """An operand from the short form of its axes."""
-    return Operand(tensor, tuple(_axis(axis) for axis in (axes.split() if isinstance(axes, str) else axes)))
+    return Operand(tensor, _named_axes(axes) if isinstance(axes, str) else tuple(map(_axis, axes)))
+
+
+@cache
+def _named_axes(axes: str) -> tuple[Axis, ...]:
+    """Return the axes of a short form, always the same object: a model has few of them."""
+    return tuple(_axis(axis) for axis in axes.split())
 
 
 def _axis(axis: AxisSpec) -> Axis:
