@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, nearest, shown
+from sipml_core.fields.values import frozen
 
 Validator = Callable[[Any, Any, Any], None]
 
@@ -38,7 +38,7 @@ def at_least(minimum: float) -> Validator:
     return check
 
 
-@attrs.frozen
+@frozen
 class between:
     """A finite number in the closed interval."""
 
@@ -91,7 +91,7 @@ def one_of(*allowed: str) -> Validator:
     return check
 
 
-@attrs.frozen
+@frozen
 class each:
     """A list with at least one item, each of which passes `validator`."""
 

@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import float64_vector, format_bytes
+from sipml_core.fields import float64_vector, format_bytes, frozen
 from sipml_core.lowering.expertgroups import most_loaded
 from sipml_core.lowering.gathers import Gathers
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase
@@ -29,7 +29,7 @@ from sipml_core.model import (
 from sipml_core.partition import OverlapRule, box_key
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class MemoryUse:
     """Memory of each device of a replica; every replica is alike. [devices] [bytes]"""
 
@@ -68,7 +68,7 @@ class MemoryUse:
         return f"{format_bytes(self.total_bytes[device])} ({each})"
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class ReplicaMemory:
     """Memory of a placement, for the plans that it serves: what they share is counted once.
 

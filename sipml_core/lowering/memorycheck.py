@@ -2,17 +2,15 @@
 
 from __future__ import annotations
 
-import attrs
-
 from sipml_core.errors import InfeasibleError
-from sipml_core.fields import format_bytes
+from sipml_core.fields import format_bytes, frozen
 from sipml_core.lowering.grouptasks import GroupTasks
 from sipml_core.lowering.memory import MemoryUse, ReplicaMemory, least_states_bytes
 from sipml_core.lowering.memoryremedies import ModelDegrees, StatesRemedy, UseRemedy
 from sipml_core.model import OpGraph, Placement, Plan
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MemoryNeed:
     """What each GPU of a replica needs; with a `refusal`, that is more than the fullest has."""
 

@@ -8,14 +8,14 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import bool_vector, float64_vector, int32_matrix, int32_vector
+from sipml_core.fields import bool_vector, float64_vector, frozen, int32_matrix, int32_vector
 from sipml_core.model.opgraph import OpGraph
 
 #: Tensor axes that a region box can have.
 MAX_RANK = 6
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class BalancedGraph:
     """Sub-ops of about tau, and what travels between them. Op and tensor indices follow `graph`.
 
@@ -77,7 +77,7 @@ class BalancedGraph:
         return np.repeat(np.arange(len(self.first) - 1, dtype=np.int32), self.parts)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PlacementLimits:
     """What the interconnect allows a group of k = `devices` GPUs (paper, Algorithm 1).
 
@@ -95,7 +95,7 @@ class PlacementLimits:
         return min(distance, self.devices - distance) <= self.range_hops
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Placement:
     """A device of the replica, 0 .. devices - 1, for every sub-op.
 

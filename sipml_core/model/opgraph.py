@@ -16,7 +16,7 @@ from functools import cached_property
 import attrs
 
 from sipml_core.errors import ConfigError, InfeasibleError
-from sipml_core.fields import at_least, between
+from sipml_core.fields import at_least, between, frozen
 
 #: Samples in one batch.
 MAX_SAMPLES = 2**30
@@ -76,7 +76,7 @@ class Exchanged(StrEnum):
         return pairs[self]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Tensor:
     """A dense tensor of the whole local batch; `InfeasibleError` if its elements cannot be counted."""
 
@@ -159,7 +159,7 @@ def _splits(value: Mapping[str, Split]) -> Mapping[str, Split]:
     return dict(value)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Op:
     """One kernel-sized operation."""
 
@@ -196,7 +196,7 @@ class Op:
         return ranges
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class OpGraph:
     """Ops of one training step on one model replica, in topological order.
 

@@ -11,11 +11,10 @@ from collections import defaultdict
 from collections.abc import Hashable
 from typing import NamedTuple
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import BYTES_PER_US_PER_GBPS
+from sipml_core.fields import BYTES_PER_US_PER_GBPS, frozen
 from sipml_core.model import Op, Operand, OpGraph, Phase, Prices, Role, precision
 from sipml_core.partition.layouts import leader_index, leads
 from sipml_core.partition.overlap import BoxKey, box_key
@@ -25,7 +24,7 @@ from sipml_core.partition.slices import SliceTimes
 Table = NDArray[np.float64]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Budget:
     """What a layout is costed for."""
 
@@ -50,7 +49,7 @@ class Budget:
         return size_bytes / (self.prices.replica_gbps * BYTES_PER_US_PER_GBPS)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Variable:
     """One leading op and what each way to cut it costs. [cuts]"""
 
@@ -68,7 +67,7 @@ class Variable:
     memory_bytes: Table
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class SplitCosts:
     """All costs of one graph."""
 

@@ -13,10 +13,10 @@ from __future__ import annotations
 from functools import cached_property
 from typing import Any, TypeAlias
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.model import MAX_RANK, Op, Operand
 
 #: One axis of a tensor under a cut: (low, high) of the whole op, or the axis and the cut's extent.
@@ -25,7 +25,7 @@ _AxisKey: TypeAlias = tuple[int, ...]
 BoxKey: TypeAlias = tuple[tuple[_AxisKey, ...], int]
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Boxes:
     """One box of a tensor for each part of an op: [lo, hi) per axis. [parts, rank]"""
 
@@ -38,7 +38,7 @@ class Boxes:
         return padded(self.lo, self.hi)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Overlap:
     """Pairs of parts whose boxes meet, in order of source part, then target part. [pairs]"""
 

@@ -6,11 +6,11 @@ import math
 from collections.abc import Mapping
 from typing import NamedTuple
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.model import MAX_RANK, BalancedGraph, Cluster, Op, Operand, OpGraph, Phase, Role
 from sipml_core.partition.layouts import Layout, checked_dims, checked_duplicates, leader_index, leads
 from sipml_core.partition.overlap import Boxes, BoxKey, OverlapRule, box_key
@@ -18,7 +18,7 @@ from sipml_core.partition.slices import SliceTimes
 from sipml_core.plugin import GpuModel
 
 
-@attrs.frozen
+@frozen
 class Cut:
     """How one op is divided. `parts` > 1 with no `dim`: every part does the whole op (a replica)."""
 

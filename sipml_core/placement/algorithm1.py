@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import between, one_of, option
+from sipml_core.fields import between, frozen, one_of, option
 from sipml_core.model import BalancedGraph, Placement, PlacementLimits
 from sipml_core.placement.limits import hops_between, reach_table
 from sipml_core.placement.placementunits import PlacementUnits, merge
@@ -16,7 +15,7 @@ from sipml_core.plugin import Placer
 _EQUAL = 1e-9
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Algorithm1Options:
     """Options of `algorithm1`."""
 

@@ -20,6 +20,7 @@ import attrs
 import pluggy
 
 from sipml_core.errors import ConfigError, PluginError, unknown
+from sipml_core.fields import frozen
 from sipml_core.plugin import hookspecs
 from sipml_core.plugin.deferred import Deferred
 from sipml_core.plugin.interfaces import (
@@ -65,7 +66,7 @@ ROLES: Mapping[str, tuple[str, type[Component]]] = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Source:
     """Where a plugin comes from."""
 
@@ -76,7 +77,7 @@ class Source:
         return f"plugin {self.plugin!r} ({self.distribution})"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Entry:
     """One offered class."""
 

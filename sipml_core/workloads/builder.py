@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-import attrs
-
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.model import Axis, Exchanged, Op, Operand, Phase, Precision, Role, Split, Tensor, precision
 
 #: One axis of an operand: a dimension of the op, "*" for the whole axis, or an `Axis`.
@@ -16,7 +15,7 @@ AxisSpec = str | Axis
 Axes = str | Sequence[AxisSpec]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Forward:
     """A forward op, and what its gradients need."""
 

@@ -4,10 +4,8 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from sipml_core.errors import ConfigError
-from sipml_core.fields import between, option
+from sipml_core.fields import between, frozen, option
 from sipml_core.model import ModelFlops, OpGraph, Plan
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads import layers
@@ -41,7 +39,7 @@ class Gpt(Workload):
     paper_anchor = (1024, 240_000.0)
     measured = "gpt3_175b"
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         """Defaults: GPT-2 medium (Radford et al. 2019, table 2) with sequence 1024."""
 
@@ -133,7 +131,7 @@ class Megatron(Gpt):
     #: Sequence parallelism is younger than the paper.
     sequence_parallel = False
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         """The preset; any of its values may be changed."""
 

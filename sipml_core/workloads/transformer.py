@@ -4,9 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
-from sipml_core.fields import between, option
+from sipml_core.fields import between, frozen, option
 from sipml_core.model import OpGraph
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads import layers
@@ -29,7 +27,7 @@ class Transformer(Workload):
     summary = "encoder-decoder Transformer, 356 million parameters by default"
     default_global_batch = 1024
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         """Sequence lengths: 256 tokens on either side, as in Shallue et al. 2018."""
 
