@@ -314,7 +314,7 @@ def _fault(component: Any, base: type[Component]) -> str | None:
     for method, wanted in vars(base).items():
         misfit = _misfit(getattr(component, method), wanted) if inspect.isfunction(wanted) else None
         if misfit is not None:
-            return f"its {method}{misfit} is called as {method}{inspect.signature(wanted)}"
+            return f"its {method}{misfit} is called as {method}{_signature(wanted)}"
     for attribute, example in (("name", "fat-tree"), ("summary", "one line for lists")):
         if not isinstance(getattr(component, attribute, None), str):
             return f"its {attribute!r} must be a text: give the class {attribute} = {example!r}"
@@ -337,7 +337,7 @@ def _misfit(method: Any, wanted: Callable[..., Any]) -> inspect.Signature | None
     """Return the parameters of a method that cannot be called as the interface calls it; None: it can."""
     if not inspect.isfunction(method) or method is wanted:
         return None
-    parameters = inspect.signature(wanted).parameters.values()
+    parameters = _signature(wanted).parameters.values()
     by_name = {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
     by_place = [None for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     theirs = inspect.signature(method)
@@ -346,6 +346,12 @@ def _misfit(method: Any, wanted: Callable[..., Any]) -> inspect.Signature | None
     except TypeError:
         return theirs
     return None
+
+
+@cache
+def _signature(wanted: Callable[..., Any]) -> inspect.Signature:
+    """Return how the interface calls a method, which all classes of a role are asked for."""
+    return inspect.signature(wanted)
 
 
 def _distribution(point: EntryPoint, known: dict[Distribution, str]) -> str:

@@ -12,21 +12,11 @@ from sipml_core.workloads import layers
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.convergence import convergence_at, curve_option, load_curve, tokens_option
-from sipml_core.workloads.nearest import nearest_divisor, nearest_mp
-from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS
+from sipml_core.workloads.nearest import nearest_mp
+from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS, check_heads
 
 #: Layers and hidden size of the model whose convergence was measured as gpt3_175b (Brown et al. 2020).
 GPT3 = (96, 12288)
-
-
-def check_heads(options: Any, attribute: Any, heads: int) -> None:
-    """Validator: heads divide the hidden size."""
-    between(1, MAX_FEATURES)(options, attribute, heads)
-    if options.hidden % heads:
-        raise ConfigError(
-            f"{attribute.name} must divide hidden = {options.hidden}, got {heads}; "
-            f"nearest: {nearest_divisor(options.hidden, heads)}"
-        )
 
 
 class Gpt(Workload):

@@ -11,8 +11,7 @@ from sipml_core.workloads import layers
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.convergence import convergence_at, curve_option, load_curve, tokens_option
-from sipml_core.workloads.gpt import check_heads
-from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS
+from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS, check_heads
 
 
 class Transformer(Workload):
