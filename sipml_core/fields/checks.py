@@ -20,6 +20,8 @@ MOST_INTEGER = 2**63 - 1
 MOST_NUMBER = 1e30
 #: Where zero is no value: so little that its inverse stays finite in any product, too.
 LEAST_POSITIVE = 1e-12
+#: Nearly all values that are checked: they need no closer look at what they are.
+_PLAIN = (int, float)
 
 
 def at_least(minimum: float) -> Validator:
@@ -29,6 +31,8 @@ def at_least(minimum: float) -> Validator:
     """
 
     def check(_: Any, attribute: Any, value: Any) -> None:
+        if value.__class__ in _PLAIN and minimum <= value <= MOST_INTEGER:
+            return
         if not _is_number(value) or value < minimum:
             raise ConfigError(f"{attribute.name} must be at least {_bound(minimum)}, got {shown(value)}")
         most = MOST_INTEGER if isinstance(value, int) else MOST_NUMBER

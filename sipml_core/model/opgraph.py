@@ -246,10 +246,11 @@ class OpGraph:
         written: set[str] = set()
         for op in self.ops:
             self._check_op(op, written)
-            written.update(operand.tensor for operand in op.writes)
+            for operand in op.writes:
+                written.add(operand.tensor)
 
     def _check_op(self, op: Op, written: set[str]) -> None:
-        tensors, dims = self.tensor, op.dims
+        tensors, producer, dims = self.tensor, self.producer, op.dims
         for operand in (*op.reads, *op.writes):
             tensor = tensors.get(operand.tensor)
             if tensor is None or len(operand.axes) != len(tensor.shape):
@@ -261,7 +262,7 @@ class OpGraph:
                         f"op {op.name!r}: operand {operand.tensor!r} uses a dimension the op lacks"
                     )
         for operand in op.reads:
-            if operand.tensor in self.producer and operand.tensor not in written:
+            if operand.tensor not in written and operand.tensor in producer:
                 raise ConfigError(f"op {op.name!r} reads {operand.tensor!r} before it is written")
         if op.follows is not None and op.follows not in self.op:
             raise ConfigError(f"op {op.name!r} follows {op.follows!r}, which is not in the graph")

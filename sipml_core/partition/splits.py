@@ -183,9 +183,9 @@ def _best(costs: SplitCosts, memory_bytes: float) -> _Selection:
 
 
 def _solve(costs: SplitCosts, weights: Sequence[_Weights]) -> list[_Selection]:
-    """Return the best cuts with each of some weights; where every op has one cut there is no choice."""
+    """Return the best cuts with each of some weights; where every op has one cut they are the same for all."""
     if all(len(variable.cuts) == 1 for variable in costs.variables):
-        return [_Selection(costs, each, [0] * len(costs.variables)) for each in weights]
+        return [_Selection(costs, weights[0], [0] * len(costs.variables))]
     singles = [[each.unary(variable) for variable in costs.variables] for each in weights]
     found = minimise_each(singles, costs.pairs)
     return [_Selection(costs, each, chosen) for each, chosen in zip(weights, found, strict=True)]
