@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
 from sipml_core.fields import between, frozen, option, parse_us
 
 #: Per op; beyond a second nothing is left of a training step. [us]
@@ -60,4 +58,6 @@ class Framework:
         """
         if gpus == 1 or self.slowest_sigma == 0:
             return 1.0
+        from statistics import NormalDist  # only here: it loads fractions and decimals, and few ask
+
         return 1.0 + self.slowest_sigma * NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25))

@@ -183,7 +183,7 @@ def _best(costs: SplitCosts, memory_bytes: float) -> _Selection:
 
 
 def _solve(costs: SplitCosts, weights: Sequence[_Weights]) -> list[_Selection]:
-    """Return the best cuts with each of some weights; where every op has one cut they are the same for all."""
+    """Return the best cuts with each of some weights; where each op has one cut they are the same for all."""
     if all(len(variable.cuts) == 1 for variable in costs.variables):
         return [_Selection(costs, weights[0], [0] * len(costs.variables))]
     singles = [[each.unary(variable) for variable in costs.variables] for each in weights]
