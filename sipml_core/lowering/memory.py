@@ -189,22 +189,29 @@ def least_states_bytes(
 def _held_where_used(placement: Placement) -> NDArray[np.float64]:
     """Return elements of parameters and inputs that sub-ops touch on each device. [devices, tensors]"""
     graph = placement.graph
-    number = {tensor.name: index for index, tensor in enumerate(graph.graph.tensors)}
     rule = OverlapRule()
+    # Parameters and inputs, with their numbers.
+    lasting = {
+        tensor.name: (index, tensor.shape)
+        for index, tensor in enumerate(graph.graph.tensors)
+        if tensor.role in (Role.PARAMETER, Role.INPUT)
+    }
     # Blocks of boxes with their tensors, and the devices that hold them. [boxes]
     held_on, of_tensor, boxes = [], [], [np.empty((2, 0, MAX_RANK), dtype=np.int32)]
-    first = graph.first.tolist()
+    first, duplicated = graph.first.tolist(), graph.duplicated.tolist()
     for index, op in enumerate(graph.graph.ops):
-        for operand in op.reads:
-            tensor = graph.graph.tensor[operand.tensor]
-            if tensor.role in (Role.PARAMETER, Role.INPUT):
-                if graph.duplicated[index]:
-                    dim, devices = None, placement.stage_devices(index)
-                else:
-                    dim, devices = graph.split_dim[index], placement.device[first[index] : first[index + 1]]
-                held_on.append(devices)
-                of_tensor.append(number[operand.tensor])
-                boxes.append(rule.boxes(box_key(op, operand, tensor.shape, dim, len(devices))).padded)
+        read = [operand for operand in op.reads if operand.tensor in lasting]
+        if not read:
+            continue
+        if duplicated[index]:
+            dim, devices = None, placement.stage_devices(index)
+        else:
+            dim, devices = graph.split_dim[index], placement.device[first[index] : first[index + 1]]
+        for operand in read:
+            tensor, shape = lasting[operand.tensor]
+            held_on.append(devices)
+            of_tensor.append(tensor)
+            boxes.append(rule.boxes(box_key(op, operand, shape, dim, len(devices))).padded)
     lo, hi = np.concatenate(boxes, axis=1)
     tensors = np.repeat(np.array(of_tensor, dtype=np.int32), [len(devices) for devices in held_on])
     device = np.concatenate([np.empty(0, dtype=np.int32), *held_on])

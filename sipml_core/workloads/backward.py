@@ -11,7 +11,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable
-from operator import is_
 
 from sipml_core.errors import ConfigError
 from sipml_core.model import Axis, Op, Operand, OpGraph, Phase, Role, Split
@@ -222,8 +221,10 @@ def _over_targets(
 
 def _without_windows(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
     """Return the axes one to one; those that share positions (den > 1) as they are."""
-    followed = [axis if axis.den > 1 else plain_axis(axis.dim) for axis in axes]
-    return axes if all(map(is_, followed, axes)) else tuple(followed)
+    for axis in axes:
+        if axis.den == 1 and axis is not plain_axis(axis.dim):
+            return tuple(each if each.den > 1 else plain_axis(each.dim) for each in axes)
+    return axes
 
 
 def inverse_window(axis: Axis) -> Axis:
