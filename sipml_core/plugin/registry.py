@@ -362,7 +362,8 @@ def _distribution(point: EntryPoint, known: dict[Distribution, str]) -> str:
     if point.dist is None:
         return "not installed"
     if point.dist not in known:
-        known[point.dist] = f"{point.dist.name} {point.dist.version}"
+        metadata = point.dist.metadata
+        known[point.dist] = f"{metadata['Name']} {metadata['Version']}"
     return known[point.dist]
 
 
