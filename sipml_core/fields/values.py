@@ -22,6 +22,9 @@ else:
     def frozen(cls=None, **options):
         """Make a frozen attrs class, as `attrs.frozen` does.
 
+        Fields say as ever whether they are compared, hashed and shown; a function that compares one is not
+        called.
+
         Examples
         --------
         >>> @frozen(kw_only=True)
