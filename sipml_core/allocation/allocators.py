@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import between, option
+from sipml_core.fields import between, frozen, option
 from sipml_core.plugin import Allocator
 
 
@@ -95,7 +94,7 @@ class Random(Allocator):
     name = "random"
     summary = "free GPUs drawn at random"
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         seed: int = option(0, doc="of the draws", validator=between(0, 2**31 - 1))
 

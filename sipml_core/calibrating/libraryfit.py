@@ -5,13 +5,13 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from sipml_core.calibrating.descent import fitted
 from sipml_core.calibrating.measurements import MeasuredCall
 from sipml_core.communication import Nccl
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.model import CollectiveCall
 
 #: What calls of each kind can tell.
@@ -25,7 +25,7 @@ _TOLD_BY = {
 _SENDS = ("all_to_all", "send")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LibraryFit:
     """Fitted constants of [communication], and how far each measurement is from them."""
 

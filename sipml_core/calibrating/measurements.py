@@ -7,9 +7,8 @@ import re
 from collections.abc import Mapping
 from pathlib import Path
 
-import attrs
-
 from sipml_core.errors import ConfigError, nearest, shown
+from sipml_core.fields import frozen
 
 #: Programmes of nccl-tests, and what they call.
 PROGRAMMES = {
@@ -20,7 +19,7 @@ PROGRAMMES = {
 _STEP_COLUMNS = ("experiment", "topology", "workload", "iteration_ms")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MeasuredCall:
     """A collective that was measured."""
 
@@ -32,7 +31,7 @@ class MeasuredCall:
     where: str
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MeasuredStep:
     """A training step that was measured."""
 

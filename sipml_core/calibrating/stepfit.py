@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from sipml_core.calibrating.descent import fitted
@@ -13,6 +12,7 @@ from sipml_core.calibrating.measurements import MeasuredStep
 from sipml_core.cases import Case, Clock, Reuse, simulate_variants
 from sipml_core.errors import ConfigError, unknown
 from sipml_core.experiment import apply_overrides, open_experiment
+from sipml_core.fields import frozen
 from sipml_core.plugin import Registry
 
 #: Constant -> path in an experiment file, where a fit begins, and its largest value.
@@ -24,7 +24,7 @@ _CONSTANTS = {
 _FACTORS = (1.5, 1.15, 1.05, 1.02)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StepFit:
     """Fitted constants of [gpu] and [framework], and how far each measurement is from them."""
 

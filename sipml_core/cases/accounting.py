@@ -17,7 +17,7 @@ from sipml_core.cases.modelspeed import language_columns, traffic_columns
 from sipml_core.cases.preparation import CompiledCase
 from sipml_core.engine import lower_bound_us
 from sipml_core.experiment import Interconnect, Job, files_of
-from sipml_core.fields import format_us
+from sipml_core.fields import format_us, frozen
 from sipml_core.model import CaseResult, Plan, TaskGraph, Timeline, op_work
 from sipml_core.plugin import Component, GpuModel
 
@@ -27,7 +27,7 @@ IMBALANCED = 1.5
 HIDDEN_PART = 0.02
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class IterationTimes:
     """One iteration: its time, and what a GPU does in it in the mean. [us]"""
 

@@ -13,6 +13,7 @@ import attrs
 from sipml_core.cases.planchoices import PlanChoice, plan_choices, stage_counts
 from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.experiment import Job, divisors
+from sipml_core.fields import frozen
 from sipml_core.model import Plan
 
 #: Batches tried where none are named: powers of two, from the default batch up and down by this factor.
@@ -21,7 +22,7 @@ BATCH_RANGE = 16
 NARROW_BATCH_RANGE = 4
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Candidate:
     """A plan to try; or, with a `refusal`, why these numbers are none."""
 

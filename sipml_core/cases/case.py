@@ -6,11 +6,12 @@ import attrs
 
 from sipml_core.communication import Ideal
 from sipml_core.experiment import EngineTable, Experiment, Interconnect, Job
+from sipml_core.fields import frozen
 from sipml_core.model import Framework, Plan
 from sipml_core.plugin import Communication, GpuModel
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Case:
     """Everything that one result depends on."""
 

@@ -4,16 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-import attrs
-
 from sipml_core.cases.comparing import comparisons
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.simulating import prepared_variants
 from sipml_core.errors import ConfigError, SipmlError
 from sipml_core.experiment import Experiment
+from sipml_core.fields import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Check:
     """What `check_experiment` found about one workload on one interconnect."""
 

@@ -15,6 +15,7 @@ from sipml_core.cases.variants import exchange_trees, group_shape, replica_shape
 from sipml_core.engine import simulate
 from sipml_core.errors import ConfigError, InfeasibleError, unknown
 from sipml_core.experiment import Interconnect
+from sipml_core.fields import frozen
 from sipml_core.lowering import Library, Rings
 from sipml_core.model import COLLECTIVE_KINDS, CollectiveCost, Fabric, Plan, Prices, TaskBuilder, TaskGraph
 from sipml_core.plugin import AllReduce, Communication, Exchange
@@ -23,7 +24,7 @@ from sipml_core.plugin import AllReduce, Communication, Exchange
 RING = "flat"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CollectiveTime:
     """A row of the table that nccl-tests prints."""
 
@@ -57,7 +58,7 @@ def bus_factor(collective: str, ranks: int) -> float:
     return whole.get(collective, (ranks - 1) / ranks)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CollectiveBench:
     """A network, a library, and the algorithms that may be tried."""
 

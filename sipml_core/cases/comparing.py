@@ -22,6 +22,7 @@ from sipml_core.errors import (
     TooSlowError,
 )
 from sipml_core.experiment import Experiment, Interconnect, Job
+from sipml_core.fields import frozen
 from sipml_core.model import FAILED, INFEASIBLE, UNFINISHED, CaseResult
 
 
@@ -90,7 +91,7 @@ class Attempt:
         return self.found is not None or bool(self.status)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Comparison:
     """One workload on one interconnect: all plans that are tried, the fastest of which is the result."""
 

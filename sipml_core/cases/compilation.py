@@ -37,6 +37,7 @@ from sipml_core.cases.variants import (
     variants_of,
 )
 from sipml_core.errors import InfeasibleError
+from sipml_core.fields import frozen
 from sipml_core.lowering import Lowering, Pairs, replica_tasks
 from sipml_core.model import Network, Prices
 from sipml_core.partition import Layout
@@ -57,7 +58,7 @@ T = TypeVar("T")
 P = TypeVar("P", bound=_Planned)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CaseTraffic:
     """A variant that fits, and what it would send: enough for an estimate."""
 

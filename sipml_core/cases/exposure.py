@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Sequence
 from itertools import pairwise
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.model import (
     BARRIER,
     CONTEXT,
@@ -138,7 +138,7 @@ def _some(tasks: TaskGraph, gpus: NDArray[np.int32]) -> NDArray[np.int32]:
     return gpus[np.linspace(0, len(gpus) - 1, few).astype(np.int64)]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Spans:
     """What some GPUs do when: spans of time in the order of GPUs; a transfer has one at both of its ends."""
 

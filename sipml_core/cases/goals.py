@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import attrs
-
-from sipml_core.fields import format_count
+from sipml_core.fields import format_count, frozen
 from sipml_core.plugin import Workload
 
 #: The name of the usual goal.
@@ -13,7 +11,7 @@ ACCURACY = "accuracy"
 SAMPLES = 1e6
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Goal:
     """Iterations until a goal is reached at one global batch."""
 

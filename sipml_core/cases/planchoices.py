@@ -8,6 +8,7 @@ from itertools import product
 import attrs
 
 from sipml_core.experiment import Job, divisors
+from sipml_core.fields import frozen
 from sipml_core.model import RECOMPUTE
 
 #: Schedules tried where the whole plan is: GPipe takes as long as 1F1B and holds more micro-batches.
@@ -16,7 +17,7 @@ _SCHEDULES = ("1f1b", "interleaved", "zb-h1")
 _CHUNKS = 2
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PlanChoice:
     """What of a plan a search changes beside mp, dp, batch, layout and placer."""
 

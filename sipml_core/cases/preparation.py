@@ -20,6 +20,7 @@ from sipml_core.cases.steps import (
     whole_job,
 )
 from sipml_core.cases.variants import Variant
+from sipml_core.fields import frozen
 from sipml_core.lowering import Folded, Lowering, NoSymmetryError, Pairs, Symmetry, TrafficBytes, symmetry
 from sipml_core.model import Fabric, Network, Plan, RelayedTasks, TaskGraph, TreatsAlike
 from sipml_core.scheduling import BYTES, DemandRule, PhasedCircuits, ScheduledCircuits
@@ -31,7 +32,7 @@ MOST_JOBS_KEPT = 8
 MOST_NODES_OF_TWO_WHOLE = 4_000_000
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CompiledCase:
     """A variant that is known to fit and to have its routes, ready to simulate."""
 
@@ -113,7 +114,7 @@ class CompiledCase:
         return tuple(notes)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class PreparedCase:
     """A variant that fits and has its routes; what the engine runs is made when it is asked for.
 

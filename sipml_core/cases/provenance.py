@@ -37,10 +37,11 @@ def package_versions() -> dict[str, str]:
 @cache
 def _owners() -> dict[str, str]:
     """The distribution that brings the plugin in each top-level package."""
+    points = entry_points(group="sipml")
+    # Entry points of one distribution share it, and its name is read from a file each time.
+    names = {dist: dist.name for dist in {point.dist for point in points if point.dist}}
     return {
-        point.value.partition(":")[0].partition(".")[0]: point.dist.name
-        for point in entry_points(group="sipml")
-        if point.dist
+        point.value.partition(":")[0].partition(".")[0]: names[point.dist] for point in points if point.dist
     }
 
 

@@ -18,6 +18,7 @@ from sipml_core.cases.simulating import prepared_variants, simulate_case
 from sipml_core.engine import CircuitSettings
 from sipml_core.errors import ConfigError, SipmlError
 from sipml_core.experiment import Experiment
+from sipml_core.fields import frozen
 from sipml_core.model import SILENT, CaseResult, Progress
 from sipml_core.scheduling import ScheduledCircuits
 
@@ -27,7 +28,7 @@ LINKS_TRIED = 3
 _FREE = 1e6
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Remedy:
     """One thing that would be different."""
 
@@ -35,7 +36,7 @@ class Remedy:
     change: Callable[[CompiledCase], CompiledCase]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Gain:
     """What one thing would change, by simulation."""
 

@@ -22,6 +22,7 @@ from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.variants import Variant
 from sipml_core.engine import lower_bound_us, simulate
 from sipml_core.errors import LimitError, StalledError, TooSlowError
+from sipml_core.fields import frozen
 from sipml_core.lowering import NoSymmetryError
 from sipml_core.model import SILENT, CaseResult, Progress, Timeline, UnsharedFabric
 from sipml_core.plugin import Component
@@ -30,7 +31,7 @@ if TYPE_CHECKING:
     from sipml_core.details import CaseDetails
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class SimulatedCase:
     """The row of a case that ran, and when everything ran (None: only a bound is known, or nobody asked)."""
 

@@ -13,6 +13,7 @@ from numpy.typing import NDArray
 from sipml_core.cases.culprits import named
 from sipml_core.errors import ConfigError, PluginError, TooManyStagesError
 from sipml_core.experiment import Interconnect, Job
+from sipml_core.fields import frozen
 from sipml_core.lowering import (
     Forwarding,
     GridForwarding,
@@ -103,7 +104,7 @@ def op_graph(
     return (workload if copies == 1 else workload.copied(copies)).graph(samples, precision)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DegreesOfWorkload:
     """Degrees of experts and context that a workload can have: what refusals for memory ask for."""
 
@@ -296,7 +297,7 @@ def whole_job(lowering: Lowering, jitter: float, seed: int) -> TaskGraph:
     return attrs.evolve(tasks, duration_us=tasks.duration_us * noise[lowering.by_group(tasks)])
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Driven:
     """A network, and who drives its circuits (None: it has none)."""
 

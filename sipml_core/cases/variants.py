@@ -13,7 +13,7 @@ from sipml_core.cases.case import Case
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.steps import DegreesOfWorkload, balanced_graph, op_graph, op_layout, placed, slice_times
 from sipml_core.errors import ConfigError, InfeasibleError
-from sipml_core.fields import format_count
+from sipml_core.fields import format_count, frozen
 from sipml_core.lowering import MemoryUse, Trees, check_parameters, memory_need, replica_tasks
 from sipml_core.model import (
     Fabric,
@@ -37,7 +37,7 @@ MOST_TASKS = 500_000_000
 MAX_LINKED = 64
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Variant:
     """A case with everything decided: how groups exchange, where sub-ops are, how gradients are summed."""
 
@@ -171,7 +171,7 @@ def _offered(named: str, known: Sequence[Any], shape: Any) -> list[Any]:
     return [component for component in known if component.offered(shape)]
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Exchanging:
     """A way to exchange inside groups that a fabric allows, and what it leaves to placement."""
 

@@ -1,38 +1,47 @@
 """The command line's entry: one group of commands, and the one line that each error becomes.
 
 Only in this room are errors caught broadly, and only here is anything printed. Commands import what they
-need when they run, so that ``--help`` answers at once.
+need when they run, and are imported themselves when one is named, so that each answers at once.
 """
 
 from __future__ import annotations
 
 import sys
+from importlib import import_module
 from typing import Any
 
 import click
 
 from sipml_core import __version__
-from sipml_core.cli.calibrate_command import calibrate
-from sipml_core.cli.circuits_command import circuits
-from sipml_core.cli.collectives_command import collectives
-from sipml_core.cli.compare_command import compare
 from sipml_core.cli.interrupts import interrupts_noticed
 from sipml_core.cli.keeping import left_behind
-from sipml_core.cli.new_commands import new_experiment, new_plugin
 from sipml_core.cli.pipes import readers_that_leave
-from sipml_core.cli.plot_command import plot
-from sipml_core.cli.plugins_command import plugins
-from sipml_core.cli.report_command import report
-from sipml_core.cli.reproduce_command import reproduce
-from sipml_core.cli.run_command import run, validate
-from sipml_core.cli.search_command import explain, search
-from sipml_core.cli.share_command import share
-from sipml_core.cli.store_command import store
-from sipml_core.cli.sweep_command import sweep
 from sipml_core.errors import ConfigError, InfeasibleError, PluginError, SipmlError
 
 #: Exit status: nothing could be started / what was started did not end / 128 + SIGINT, as shells have it.
 REFUSED, FAILED, INTERRUPTED = 2, 1, 130
+
+
+#: Where each command is: its file, imported when the command is run or listed, and its name there.
+COMMANDS = {
+    "run": "run_command:run",
+    "validate": "run_command:validate",
+    "search": "search_command:search",
+    "explain": "search_command:explain",
+    "sweep": "sweep_command:sweep",
+    "compare": "compare_command:compare",
+    "plot": "plot_command:plot",
+    "report": "report_command:report",
+    "reproduce": "reproduce_command:reproduce",
+    "circuits": "circuits_command:circuits",
+    "collectives": "collectives_command:collectives",
+    "calibrate": "calibrate_command:calibrate",
+    "share": "share_command:share",
+    "plugins": "plugins_command:plugins",
+    "store": "store_command:store",
+    "new-experiment": "new_commands:new_experiment",
+    "new-plugin": "new_commands:new_plugin",
+}
 
 
 class AnsweringGroup(click.Group):
@@ -42,6 +51,18 @@ class AnsweringGroup(click.Group):
         """Read the words of a command line; ``--help`` is answered here."""
         with readers_that_leave():
             return super().make_context(*arguments, **extra)
+
+    def list_commands(self, context: click.Context) -> list[str]:
+        """Return the names of all commands."""
+        return sorted(COMMANDS)
+
+    def get_command(self, context: click.Context, name: str) -> click.Command | None:
+        """Return a command; None: there is none of that name."""
+        if name not in COMMANDS:
+            return None
+        file, _, found = COMMANDS[name].partition(":")
+        command: click.Command = getattr(import_module(f"sipml_core.cli.{file}"), found)
+        return command
 
     def invoke(self, context: click.Context) -> Any:
         """Run the command that was asked for."""
@@ -96,11 +117,3 @@ def main() -> None:
     for stream in (sys.stdout, sys.stderr):
         if hasattr(stream, "reconfigure"):  # letters that a terminal does not have are spelt, not fatal
             stream.reconfigure(errors="backslashreplace")
-
-
-for command in (
-    run, validate, search, explain, sweep, compare, plot, report, reproduce, circuits, collectives, calibrate,
-    share, plugins, store,
-    new_experiment, new_plugin,
-):  # fmt: skip
-    main.add_command(command)

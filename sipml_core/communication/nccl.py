@@ -17,10 +17,8 @@ from __future__ import annotations
 import math
 from typing import Any
 
-import attrs
-
 from sipml_core.errors import ConfigError
-from sipml_core.fields import at_least, between, option, positive
+from sipml_core.fields import at_least, between, frozen, option, positive
 from sipml_core.model import CollectiveCall, CollectiveCost
 from sipml_core.plugin import Communication
 
@@ -53,7 +51,7 @@ class Nccl(Communication):
     name = "nccl"
     summary = "start-up by protocol, ranks and servers; rings and trees by size; sums in the switch"
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         """Constants of the model; `calibrate` fits them to measurements."""
 
@@ -109,6 +107,7 @@ class Nccl(Communication):
         >>> small = Nccl(Nccl.Options()).cost(gather)
         >>> small.how, round(small.startup_us, 1), small.wire_factor
         ('ring LL', 10.7, 2.8169014084507045)
+        >>> import attrs
         >>> Nccl(Nccl.Options()).cost(attrs.evolve(gather, size_bytes=1e9)).how
         'ring Simple'
         """

@@ -14,6 +14,7 @@ from sipml_core.details.causes import NONE, last_cause, queued_behind, task_name
 from sipml_core.details.selection import Selection
 from sipml_core.details.waits import waits_by_kind
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.model import TRAFFIC_KINDS, CaseRecord, CircuitDecision
 
 #: Columns of equal length, by their names.
@@ -23,7 +24,7 @@ Table = dict[str, NDArray[Any]]
 _ROW_BYTES = {"gpus": 170, "links": 110, "traffic": 34, "flows": 190, "circuits": 70}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CircuitSpan:
     """A time in which a circuit has one capacity; or part of it, or nothing, while it is being set."""
 
@@ -50,7 +51,7 @@ def _resources(decision: CircuitDecision) -> dict[tuple[int, int], str]:
     return found
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CaseDetails:
     """What happened in one case, or in the part of it that is selected.
 

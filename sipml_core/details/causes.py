@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import format_bytes
+from sipml_core.fields import format_bytes, frozen
 from sipml_core.model import BARRIER, TRAFFIC_KINDS, CaseRecord, TaskGraph, Timeline
 
 NONE = -1
@@ -58,7 +57,7 @@ def queued_behind(record: CaseRecord) -> NDArray[np.int32]:
     return np.where(times.head_us > joined_us, behind, NONE).astype(np.int32)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PathStep:
     """One step of the critical path: what went on, where, and for how long."""
 

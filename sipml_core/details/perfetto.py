@@ -15,6 +15,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
+
 VARINT, FIXED64, BYTES = 0, 1, 2
 
 #: Trace; TracePacket.
@@ -228,7 +230,7 @@ def _slices(
     return found.tobytes()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Packet:
     """One packet of a trace, as `decoded` reads it."""
 

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import format_us, parse_us
+from sipml_core.fields import format_us, frozen, parse_us
 from sipml_core.model import CaseRecord
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Selection:
     """A part of a run; all of it where nothing is chosen."""
 

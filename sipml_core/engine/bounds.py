@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.engine.kernel import critical_path_us
 from sipml_core.engine.session import check_match
 from sipml_core.errors import SipmlError
-from sipml_core.fields import BYTES_PER_US_PER_GBPS
+from sipml_core.fields import BYTES_PER_US_PER_GBPS, frozen
 from sipml_core.model import Network, RelayedTasks, TaskGraph, Timeline, parts_of
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Bounds:
     """Three lower bounds of one job on one network. [us]
 

@@ -13,14 +13,14 @@ from numpy.typing import NDArray
 from sipml_core.engine.session import Session
 from sipml_core.engine.stall import stalled
 from sipml_core.errors import ConfigError, PluginError
-from sipml_core.fields import float64_vector
+from sipml_core.fields import float64_vector, frozen
 from sipml_core.model import sorted_unique
 
 #: Decisions in a row that may leave a backlog and move nothing, before the run counts as stalled.
 _FRUITLESS = 10_000
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CircuitSettings:
     """Capacities of all circuit links of the `Network`, in its order. [circuits]"""
 

@@ -12,7 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
-from sipml_core.fields import at_least, positive
+from sipml_core.fields import at_least, frozen, positive
 from sipml_core.model import LinkSamples, Network, RelayedTasks, TaskGraph, Timeline
 
 #: Events within this of the earliest, relatively, happen together.
@@ -29,7 +29,7 @@ class State(enum.IntEnum):
     REACHED = 4
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class ActiveTransfers:
     """Transfers that hold their queue at one moment, by index in `Session.work`, and the rates they have."""
 
@@ -43,7 +43,7 @@ def _even(_: object, __: object, value: int) -> None:
         raise SipmlError(f"Recording.samples must be even, got {value}")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Recording:
     """What a session keeps beside its accounts: the course of each transfer, and what links carry when."""
 

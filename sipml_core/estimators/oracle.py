@@ -4,11 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import BYTES_PER_US_PER_GBPS
+from sipml_core.fields import BYTES_PER_US_PER_GBPS, frozen
 from sipml_core.model import Network, TaskGraph, Timeline, TreatsAlike
 from sipml_core.plugin import DemandForecast, Estimator
 
@@ -124,7 +123,7 @@ class OracleForecast:
         return arrived
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class Schedule:
     """When which bytes become ready for which circuit, in one run of a job.
 

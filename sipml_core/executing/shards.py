@@ -6,16 +6,15 @@ import re
 from collections.abc import Sequence
 from typing import TypeVar
 
-import attrs
-
 from sipml_core.errors import ConfigError, shown
+from sipml_core.fields import frozen
 
 T = TypeVar("T")
 #: Shards that a piece of work may be divided into.
 MAX_SHARDS = 100_000
 
 
-@attrs.frozen
+@frozen
 class Shard:
     """Part `number`, from 1, of `of` parts."""
 

@@ -10,7 +10,7 @@ import attrs
 from sipml_core.collectives import ALL_REDUCES, EXCHANGES
 from sipml_core.communication import Ideal
 from sipml_core.errors import ConfigError
-from sipml_core.fields import between, each, one_of, option, parse_us, positive
+from sipml_core.fields import between, each, frozen, one_of, option, parse_us, positive
 from sipml_core.model import (
     MAX_GPUS,
     MAX_SAMPLES,
@@ -50,7 +50,7 @@ HEAD_LAYOUTS = ("tensor", "megatron", "sequence")
 _LAYOUT_OF = {None: "auto", True: "sequence", False: "megatron"}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StrategyTable(Execution):
     """[plan], and `plan` inside a [[workload]]; [strategy] is another name of it."""
 
@@ -101,7 +101,7 @@ class StrategyTable(Execution):
         return attrs.evolve(self, layout=layout, sequence_parallel=None, keep_gathered=keep)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ComponentTable:
     """A table that names a component of a plugin, beside the options of that component."""
 
@@ -151,7 +151,7 @@ def _rounds() -> Any:
     )  # fmt: skip
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TopologyTable:
     """[[topology]], beside the options of the topology it names."""
 
@@ -174,7 +174,7 @@ class TopologyTable:
     rounds: int | None = _rounds()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CircuitKeys:
     """Those keys of [[topology]] that say when and for what circuits are planned."""
 
@@ -189,7 +189,7 @@ class CircuitKeys:
         return self.rounds or USUAL_ROUNDS
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class WorkloadTable:
     """[[workload]], beside the options of the workload it names."""
 
@@ -200,7 +200,7 @@ class WorkloadTable:
     search: Mapping[str, Any] = option({}, doc="changes [search] for this one")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GpuTable:
     """[gpu], beside the options of the model it names."""
 
@@ -208,14 +208,14 @@ class GpuTable:
     precision: str = option("mixed", validator=one_of(*PRECISIONS), doc="number format of the training step")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CommunicationTable:
     """[communication], beside the options of the library it names."""
 
     library: str = option("ideal", doc="communication library, see `plugins`")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class EngineTable:
     """[engine]"""
 
@@ -234,7 +234,7 @@ class EngineTable:
     )  # fmt: skip
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SearchTable:
     """[search], and `search` inside a [[workload]]: what `search` may vary. `run` ignores it."""
 
@@ -301,7 +301,7 @@ class SearchTable:
         return self.whole_plan or self.pp is not None or self.micro_batches is not None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Job:
     """A workload and how it is divided."""
 
@@ -344,7 +344,7 @@ class Job:
         return attrs.evolve(self, table=self.table.with_layout(layout))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Interconnect:
     """A topology, the bandwidth it is given, and who schedules its circuits."""
 
@@ -358,7 +358,7 @@ class Interconnect:
     circuit_keys: CircuitKeys = attrs.Factory(CircuitKeys)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Experiment:
     """Everything a run depends on."""
 

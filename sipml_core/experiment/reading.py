@@ -29,7 +29,7 @@ from sipml_core.experiment.model import (
     WorkloadTable,
 )
 from sipml_core.experiment.structure import keys, refuse_unknown_keys, structure
-from sipml_core.fields import FileText, absolute_paths, between, option, read_toml
+from sipml_core.fields import FileText, absolute_paths, between, frozen, option, read_toml
 from sipml_core.model import Cluster, Framework
 from sipml_core.plugin import (
     Communication,
@@ -50,7 +50,7 @@ _SECTIONS: dict[str, type[Any]] = {
 }  # fmt: skip
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Sections:
     """The top level of an experiment file."""
 

@@ -7,6 +7,7 @@ its error trees are turned into single lines.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
+from contextlib import suppress
 from typing import Any, TypeVar, get_origin
 
 import attrs
@@ -38,6 +39,9 @@ def structure(table: Any, model: type[T], path: str, elsewhere: Mapping[str, typ
     """
     if not isinstance(table, Mapping):
         raise ConfigError(f"{path} must be a table, got {shown(table)}")
+    if not table:  # most tables of most files: for defaults cattrs need not write a function
+        with suppress(Exception):  # which it does to say what is wrong
+            return model()
     try:
         return _CONVERTER.structure(table, model)
     except BaseValidationError as error:

@@ -34,6 +34,7 @@ from sipml_core.fields.units import (
     parse_gbps,
     parse_us,
 )
+from sipml_core.fields.values import frozen
 
 __all__ = [
     "BYTES_PER_US_PER_GBPS",
@@ -52,6 +53,7 @@ __all__ = [
     "format_gbps",
     "format_number",
     "format_us",
+    "frozen",
     "int32_matrix",
     "int32_vector",
     "int64_matrix",

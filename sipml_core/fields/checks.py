@@ -6,11 +6,11 @@ import math
 from collections.abc import Callable
 from typing import Any
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, nearest, shown
+from sipml_core.fields.values import frozen
 
 Validator = Callable[[Any, Any, Any], None]
 
@@ -20,6 +20,8 @@ MOST_INTEGER = 2**63 - 1
 MOST_NUMBER = 1e30
 #: Where zero is no value: so little that its inverse stays finite in any product, too.
 LEAST_POSITIVE = 1e-12
+#: Nearly all values that are checked: they need no closer look at what they are.
+_PLAIN = (int, float)
 
 
 def at_least(minimum: float) -> Validator:
@@ -29,6 +31,8 @@ def at_least(minimum: float) -> Validator:
     """
 
     def check(_: Any, attribute: Any, value: Any) -> None:
+        if value.__class__ in _PLAIN and minimum <= value <= MOST_INTEGER:
+            return
         if not _is_number(value) or value < minimum:
             raise ConfigError(f"{attribute.name} must be at least {_bound(minimum)}, got {shown(value)}")
         most = MOST_INTEGER if isinstance(value, int) else MOST_NUMBER
@@ -38,7 +42,7 @@ def at_least(minimum: float) -> Validator:
     return check
 
 
-@attrs.frozen
+@frozen
 class between:
     """A finite number in the closed interval."""
 
@@ -91,7 +95,7 @@ def one_of(*allowed: str) -> Validator:
     return check
 
 
-@attrs.frozen
+@frozen
 class each:
     """A list with at least one item, each of which passes `validator`."""
 

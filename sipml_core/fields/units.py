@@ -6,9 +6,8 @@ import math
 import re
 from collections.abc import Iterator, Mapping
 
-import attrs
-
 from sipml_core.errors import ConfigError, shown
+from sipml_core.fields.values import frozen
 
 #: Bytes that 1 Gbps carries in 1 us: 1e9 bit/s / 8 bit / 1e6 us/s.
 BYTES_PER_US_PER_GBPS = 125.0
@@ -33,7 +32,7 @@ _BITS = {f"{prefix}b": (f"{prefix}B", 0.125) for prefix in (*_POWERS, *_BINARY)}
 _QUANTITY = re.compile(r"\s*([-+]?[0-9]*\.?[0-9]+(?:[eE][-+]?[0-9]+)?)\s*([A-Za-z/]*)\s*")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Quantity:
     """A kind of quantity: its units, and what messages say of it."""
 

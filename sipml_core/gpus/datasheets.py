@@ -10,8 +10,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Any
 
-import attrs
-
+from sipml_core.fields import frozen
 from sipml_core.gpus.roofline import (
     Roofline,
     bandwidth_efficiency_option,
@@ -27,7 +26,7 @@ from sipml_core.gpus.roofline import (
 _SINCE_AMPERE = MappingProxyType({"conv": 0.38})
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Sheet:
     """What a datasheet says. Peaks are in TFLOP/s."""
 
@@ -53,7 +52,7 @@ def _options(
 ) -> type[Any]:
     """The options of a GPU, by default as its datasheet says; `tf32` and `mixed` describe those peaks."""
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         memory: float = memory_option(sheet.memory)
         bandwidth_gbytes_per_s: float = bandwidth_option(sheet.gbytes_per_s)

@@ -13,7 +13,7 @@ from typing import Any
 
 import attrs
 
-from sipml_core.fields import at_least, between, one_of, option
+from sipml_core.fields import at_least, between, frozen, one_of, option
 from sipml_core.gpus.roofline import (
     bandwidth_efficiency_option,
     bandwidth_option,
@@ -25,7 +25,7 @@ from sipml_core.gpus.roofline import (
 from sipml_core.gpus.shaped import ShapedGpu
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Sheet:
     """What a datasheet says. Peaks are in TFLOP/s; 0: it has none."""
 
@@ -63,7 +63,7 @@ _B200 = _Sheet(
 def _options(sheet: _Sheet) -> type[Any]:
     """The options of a GPU, by default as its datasheet says."""
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         memory: float = memory_option(sheet.memory)
         bandwidth_gbytes_per_s: float = bandwidth_option(sheet.gbytes_per_s)

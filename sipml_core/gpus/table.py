@@ -6,11 +6,10 @@ from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
-import attrs
 import numpy as np
 
 from sipml_core.errors import ConfigError, nearest
-from sipml_core.fields import file_path, option, parse_bytes, positive, read_table
+from sipml_core.fields import file_path, frozen, option, parse_bytes, positive, read_table
 from sipml_core.model import OpWork, Phase
 from sipml_core.plugin import GpuModel
 
@@ -26,7 +25,7 @@ class TableGpu(GpuModel):
     name = "table"
     summary = "measured op times from a CSV file: op, batch, time_us"
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         """Where the measurements are."""
 

@@ -12,10 +12,10 @@ such a tensor and those that read it on the same replica; device d exchanges wit
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase
 from sipml_core.lowering.transfers import Transfers
@@ -31,7 +31,7 @@ from sipml_core.model import (
 )
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class BlockExchanges:
     """Exchanges of one replica in one micro-batch; all replicas have the same."""
 
@@ -170,7 +170,7 @@ def _held_bytes(group: GroupTasks, task: int) -> float:
     )
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class BlockTransfers:
     """Adds the exchanges of some replicas, whole blocks, in all micro-batches."""
 

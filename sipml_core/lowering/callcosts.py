@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.grouptasks import GroupTasks, Indices
 from sipml_core.lowering.transfers import Transfers
 from sipml_core.model import CollectiveCall, CollectiveCost
@@ -15,7 +15,7 @@ from sipml_core.plugin import Communication
 Costs = tuple[NDArray[np.float64], NDArray[np.float64]]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Library:
     """A communication library on one network."""
 
@@ -88,7 +88,7 @@ class Library:
         return startup_us, factor
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class ExchangeCall:
     """Transfers that a framework would make in one call."""
 

@@ -22,7 +22,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import one_of
+from sipml_core.fields import frozen, one_of
 from sipml_core.lowering.callcosts import Library
 from sipml_core.model import GRADIENT, Nodes, TaskBuilder, TaskGraph
 
@@ -60,7 +60,7 @@ def in_network_bytes(size_bytes: float, tiers: tuple[int, ...]) -> float:
     return sent * math.prod(tiers)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Rings:
     """Adds collectives to `builder`; transfers get `priority`, barriers `label`."""
 

@@ -8,10 +8,10 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, unique_pairs
 from sipml_core.lowering.transfers import Transfers
 from sipml_core.lowering.treesteps import Messages, Steps, Trees, packed, tree_steps
@@ -106,7 +106,7 @@ def messages_of(direct: Transfers, tasks: GroupTasks) -> Messages:
     )
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Places:
     """Positions of transfers, those of one exchange together."""
 

@@ -17,6 +17,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.lowering.joblowering import Lowering
 from sipml_core.model import (
     NO_LINK,
@@ -39,7 +40,7 @@ class NoSymmetryError(ConfigError):
     """Groups are not alike; the message says what tells them apart."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Pairs:
     """Who sends to whom, and how much, in the whole job: shifts of what the first period sends.
 
@@ -95,7 +96,7 @@ class Pairs:
         return builder.build()
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Folded:
     """The first groups of a job, which stand for all."""
 
@@ -123,7 +124,7 @@ class Folded:
         return share
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Symmetry:
     """How the first groups of a job stand for all: known before any of their tasks is made."""
 
@@ -222,7 +223,7 @@ def _groups(lowering: Lowering, step: int) -> str:
     return "one group and the next" if groups == 1 else f"{groups} groups and the next {groups}"
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class _Orbits:
     """Links that a shift of the job takes to each other, as one."""
 

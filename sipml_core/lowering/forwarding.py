@@ -16,10 +16,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.model import Plan, TaskGraph, ranges
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Forwarding(ABC):
     """Passes transfers between GPUs 0 .. N-1 on from GPU to GPU."""
 
@@ -103,7 +104,7 @@ class Forwarding(ABC):
         )
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class RingForwarding(Forwarding):
     """GPUs in a ring, whose circuits span at most `reach_hops` segments, either way."""
 
@@ -134,7 +135,7 @@ class RingForwarding(Forwarding):
         return np.asarray(np.minimum(around, self.gpus - around) > self.reach_hops)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class GridForwarding(Forwarding):
     """GPUs that exchange rows of experts, in a grid: they pass them on along one axis after the other.
 

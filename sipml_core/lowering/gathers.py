@@ -6,10 +6,10 @@ forward and backward, in the order of first use, and drops it after its last use
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.gradients import Bucket
 from sipml_core.lowering.grouptasks import GroupTasks, Indices
 from sipml_core.lowering.passtasks import PassTasks, part_and_kind
@@ -17,7 +17,7 @@ from sipml_core.lowering.schedules import PassKind
 from sipml_core.model import Plan, precision, ranges
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class PassGathers:
     """What one kind of pass gathers: entries by device, those of a device in the order of first use."""
 
@@ -37,7 +37,7 @@ class PassGathers:
     last_of: Indices
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Gathers:
     """Units of a replica, and what each kind of pass gathers of them."""
 

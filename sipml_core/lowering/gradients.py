@@ -5,16 +5,16 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterator
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.grouptasks import GroupTasks, Indices
 from sipml_core.lowering.transfers import volume
 from sipml_core.model import BalancedGraph, PlacementLimits, sorted_unique
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Bucket:
     """Gradients that one collective sums over `devices` of every group."""
 
@@ -29,7 +29,7 @@ class Bucket:
     of_experts: bool = False
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class _Gradient:
     """One box of one parameter's gradient. It is ready after the sub-op at `position`."""
 
@@ -208,7 +208,7 @@ def _gradients(tasks: GroupTasks, fixed_bytes: int | None = None) -> list[_Gradi
     return found
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class _Cells:
     """Boxes of one parameter that no shard cuts and that somebody makes, and who makes and uses them."""
 

@@ -4,17 +4,17 @@ from __future__ import annotations
 
 from functools import cached_property
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.recompute import Checkpoints, checkpoints
 from sipml_core.model import BalancedGraph, OpGraph, Phase, Placement, Role, sorted_unique
 
 Indices = NDArray[np.int32]
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class GroupTasks:
     """Tasks 0 .. S-1 are the sub-ops, S, S+1, ... second runs of forward sub-ops.
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.lowering.blockexchanges import BlockExchanges
 from sipml_core.lowering.collectives import all_reduce_bytes
 from sipml_core.lowering.gathers import Gathers
@@ -33,7 +34,7 @@ from sipml_core.model import (
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class TrafficBytes:
     """What one iteration of the whole job puts on the network. [bytes]"""
 
@@ -52,7 +53,7 @@ class TrafficBytes:
         return self.activations + self.gradients
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class GroupTemplate:
     """What one replica does with one micro-batch, and its optimizer step, wherever its GPUs are."""
 

@@ -9,10 +9,10 @@ and are not charged.
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.callcosts import exchange_calls
 from sipml_core.lowering.grouptasks import Indices
 from sipml_core.lowering.grouptemplate import GroupTemplate
@@ -20,7 +20,7 @@ from sipml_core.lowering.passtasks import row_of
 from sipml_core.model import Framework, Nodes, TaskBuilder
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class HostTime:
     """Adds waits for the host to the tasks of one iteration."""
 

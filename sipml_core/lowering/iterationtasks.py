@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.blockexchanges import BlockTransfers
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.expertgroups import load_of_ranks, updating_replicas
@@ -20,7 +20,7 @@ from sipml_core.lowering.synchronisation import OptimizerStep, ReplicaCollective
 from sipml_core.model import NO_WAY, PIPELINE, TENSOR, Framework, Nodes, Plan, TaskBuilder, Ways
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class IterationTasks:
     """Adds iterations of the first groups of a job to a builder, whose last label is that of barriers."""
 

@@ -9,6 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import in_network_bytes
 from sipml_core.lowering.forwarding import Forwarding
@@ -33,7 +34,7 @@ from sipml_core.model import (
 )
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Lowering:
     """A plan given GPUs: ready to make the tasks of all groups, or of the first few."""
 

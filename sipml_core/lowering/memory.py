@@ -8,7 +8,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import float64_vector, format_bytes
+from sipml_core.fields import float64_vector, format_bytes, frozen
 from sipml_core.lowering.expertgroups import most_loaded
 from sipml_core.lowering.gathers import Gathers
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, is_phase
@@ -29,7 +29,7 @@ from sipml_core.model import (
 from sipml_core.partition import OverlapRule, box_key
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class MemoryUse:
     """Memory of each device of a replica; every replica is alike. [devices] [bytes]"""
 
@@ -68,7 +68,7 @@ class MemoryUse:
         return f"{format_bytes(self.total_bytes[device])} ({each})"
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class ReplicaMemory:
     """Memory of a placement, for the plans that it serves: what they share is counted once.
 
@@ -189,41 +189,33 @@ def least_states_bytes(
 def _held_where_used(placement: Placement) -> NDArray[np.float64]:
     """Return elements of parameters and inputs that sub-ops touch on each device. [devices, tensors]"""
     graph = placement.graph
-    number = {tensor.name: index for index, tensor in enumerate(graph.graph.tensors)}
-    rows, rule = _Rows(), OverlapRule()
+    rule = OverlapRule()
+    # Parameters and inputs, with their numbers.
+    lasting = {
+        tensor.name: (index, tensor.shape)
+        for index, tensor in enumerate(graph.graph.tensors)
+        if tensor.role in (Role.PARAMETER, Role.INPUT)
+    }
+    # Blocks of boxes with their tensors, and the devices that hold them. [boxes]
+    held_on, of_tensor, boxes = [], [], [np.empty((2, 0, MAX_RANK), dtype=np.int32)]
+    first, duplicated = graph.first.tolist(), graph.duplicated.tolist()
     for index, op in enumerate(graph.graph.ops):
-        dim, devices = graph.split_dim[index], placement.device[graph.first[index] : graph.first[index + 1]]
-        if graph.duplicated[index]:
+        read = [operand for operand in op.reads if operand.tensor in lasting]
+        if not read:
+            continue
+        if duplicated[index]:
             dim, devices = None, placement.stage_devices(index)
-        for operand in op.reads:
-            tensor = graph.graph.tensor[operand.tensor]
-            if tensor.role in (Role.PARAMETER, Role.INPUT):
-                key = box_key(op, operand, tensor.shape, dim, len(devices))
-                found = rule.boxes(key)
-                rows.add(devices, number[operand.tensor], found.lo, found.hi)
-    device, tensors, lo, hi = rows.columns()
+        else:
+            dim, devices = graph.split_dim[index], placement.device[first[index] : first[index + 1]]
+        for operand in read:
+            tensor, shape = lasting[operand.tensor]
+            held_on.append(devices)
+            of_tensor.append(tensor)
+            boxes.append(rule.boxes(box_key(op, operand, shape, dim, len(devices))).padded)
+    lo, hi = np.concatenate(boxes, axis=1)
+    tensors = np.repeat(np.array(of_tensor, dtype=np.int32), [len(devices) for devices in held_on])
+    device = np.concatenate([np.empty(0, dtype=np.int32), *held_on])
     return _held_elements(placement, device, tensors, lo, hi)
-
-
-class _Rows:
-    """Boxes of tensors on devices, in blocks."""
-
-    def __init__(self) -> None:
-        self._blocks: list[tuple[Indices, Indices]] = []
-
-    def add(self, devices: Indices, tensor: int, lo: NDArray[np.int64], hi: NDArray[np.int64]) -> None:
-        count, rank = lo.shape
-        ids = np.empty((count, 2), dtype=np.int32)
-        ids[:, 0], ids[:, 1] = devices, tensor
-        box = np.zeros((count, MAX_RANK, 2), dtype=np.int32)
-        box[:, :rank, 0], box[:, :rank, 1], box[:, rank:, 1] = lo, hi, 1
-        self._blocks.append((ids, box))
-
-    def columns(self) -> tuple[Indices, Indices, Indices, Indices]:
-        """Return device, tensor, lo and hi of each box."""
-        ids = np.concatenate([np.empty((0, 2), dtype=np.int32), *(block[0] for block in self._blocks)])
-        box = np.concatenate([np.empty((0, MAX_RANK, 2), dtype=np.int32), *(b[1] for b in self._blocks)])
-        return ids[:, 0], ids[:, 1], box[:, :, 0], box[:, :, 1]
 
 
 def _activations(tasks: GroupTasks, plan: Plan) -> NDArray[np.float64]:
@@ -305,7 +297,7 @@ def _account_bytes(
     # All others: the union of the boxes of each (device, account, tensor).
     parts = np.flatnonzero(~np.isin(of_account, whole))
     key, elements = _union_elements(
-        graph.graph,
+        graph.tensor_shape,
         tasks.device[reader[parts]].astype(np.int64) * (accounts * tensors) + of_account[parts],
         tensor[parts],
         tasks.edge_lo[edges[parts]],
@@ -332,36 +324,36 @@ def _held_elements(
     tensors = len(placement.graph.graph.tensors)
     held = np.zeros(placement.devices * tensors)
     key, elements = _union_elements(
-        placement.graph.graph, device.astype(np.int64) * tensors + tensor, tensor, lo, hi
+        placement.graph.tensor_shape, device.astype(np.int64) * tensors + tensor, tensor, lo, hi
     )
     held[key] = elements
     return held.reshape(placement.devices, tensors)
 
 
 def _union_elements(
-    graph: OpGraph, key: NDArray[np.int64], tensor: Indices, lo: Indices, hi: Indices
+    shape: NDArray[np.int64], key: NDArray[np.int64], tensor: Indices, lo: Indices, hi: Indices
 ) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
     """Return each key once, and the elements in the union of its boxes. [keys], [keys]
 
+    `shape` is that of all tensors. [tensors, MAX_RANK]
     The union is taken as the bounding box or the sum of the distinct boxes, whichever is less: exact
     for boxes that are equal, nested in one, or side by side.
     """
     if not len(key):
         return key, key
-    key, lo, hi = _distinct(graph, key, tensor, lo, hi)
+    key, lo, hi = _distinct(shape, key, tensor, lo, hi)
     starts = np.flatnonzero(np.concatenate([[True], key[1:] != key[:-1]]))
     bounding = volume(np.minimum.reduceat(lo, starts), np.maximum.reduceat(hi, starts))
     return key[starts], np.minimum(bounding, np.add.reduceat(volume(lo, hi), starts))
 
 
 def _distinct(
-    graph: OpGraph, key: NDArray[np.int64], tensor: Indices, lo: Indices, hi: Indices
+    shape: NDArray[np.int64], key: NDArray[np.int64], tensor: Indices, lo: Indices, hi: Indices
 ) -> tuple[NDArray[np.int64], Indices, Indices]:
     """Return each (key, box) once, in order of key. A box is told by the flat positions of its corners."""
-    shape = np.ones((len(graph.tensors), MAX_RANK + 1), dtype=np.int64)
-    for index, t in enumerate(graph.tensors):
-        shape[index, 1 : 1 + len(t.shape)] = np.array(t.shape) + 1
-    stride = np.cumprod(shape, axis=1)[tensor, :MAX_RANK]
+    strides = np.ones_like(shape)
+    np.cumprod(shape[:, :-1] + 1, axis=1, out=strides[:, 1:])
+    stride = strides[tensor]
     first, last = np.sum(lo * stride, axis=1), np.sum((hi - 1) * stride, axis=1)
     order = np.lexsort((last, first, key))
     columns = np.column_stack([key, first, last])[order]

@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-import attrs
+from typing import TYPE_CHECKING
 
 from sipml_core.errors import InfeasibleError
-from sipml_core.fields import format_bytes
+from sipml_core.fields import format_bytes, frozen
 from sipml_core.lowering.grouptasks import GroupTasks
 from sipml_core.lowering.memory import MemoryUse, ReplicaMemory, least_states_bytes
-from sipml_core.lowering.memoryremedies import ModelDegrees, StatesRemedy, UseRemedy
 from sipml_core.model import OpGraph, Placement, Plan
 
+if TYPE_CHECKING:
+    from sipml_core.lowering.memoryremedies import ModelDegrees
 
-@attrs.frozen(kw_only=True)
+
+@frozen(kw_only=True)
 class MemoryNeed:
     """What each GPU of a replica needs; with a `refusal`, that is more than the fullest has."""
 
@@ -57,6 +59,8 @@ def memory_need(
     needed = float(use.total_bytes[use.fullest])
     if needed <= memory_bytes:
         return MemoryNeed(use=use)
+    from sipml_core.lowering.memoryremedies import UseRemedy  # only here: most plans fit
+
     remedy = UseRemedy(plan=plan, memory_bytes=memory_bytes, degrees=degrees, memory=memory, use=use)
     return MemoryNeed(
         use=use,
@@ -108,6 +112,8 @@ def check_parameters(
     """
     needed = sum(least_states_bytes(graph, plan).values())
     if needed > memory_bytes:
+        from sipml_core.lowering.memoryremedies import StatesRemedy
+
         named = f"mp={plan.mp}" if plan.pp == 1 else f"mp={plan.mp}, pp={plan.pp}"
         named += f", ep={plan.ep}" if plan.ep > 1 else ""
         remedy = StatesRemedy(plan=plan, memory_bytes=memory_bytes, degrees=degrees, graph=graph)

@@ -9,6 +9,7 @@ from typing import Any, Protocol
 import attrs
 
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.lowering.memory import MemoryUse, ReplicaMemory, least_states_bytes
 from sipml_core.model import RECOMPUTE, OpGraph, Plan
 
@@ -29,7 +30,7 @@ class ModelDegrees(Protocol):
         """Return the ops of one replica under a plan."""
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class _Remedy:
     """A plan that does not fit, and the model's degrees of experts and context; None: it has neither."""
 
@@ -81,7 +82,7 @@ class _Remedy:
         return f"raise {', '.join(first)} or {last}" if first else f"raise {last}"
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class StatesRemedy(_Remedy):
     """What would make parameters, gradients and optimizer state alone fit."""
 
@@ -110,7 +111,7 @@ class StatesRemedy(_Remedy):
         return sum(states.values()) <= self.memory_bytes
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class UseRemedy(_Remedy):
     """What would make all that a plan needs fit."""
 

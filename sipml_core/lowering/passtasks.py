@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import InfeasibleError
+from sipml_core.fields import frozen
 from sipml_core.lowering.grouptasks import GroupTasks, Indices, makes_weights_only
 from sipml_core.lowering.schedules import Pass, Passes, PassKind, schedule
 from sipml_core.model import Phase, Plan
@@ -16,7 +16,7 @@ _KINDS = len(PassKind)
 _MAX_PRIORITY = 2**31 - 1
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class PassTasks:
     """The passes of one iteration, and the tasks that each is made of, the same in every micro-batch.
 

@@ -12,10 +12,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.model import Op, OpGraph, Phase, Role, recompute_level
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Checkpoints:
     """Segments of the ops of a graph, and what recomputation means for each op and tensor."""
 

@@ -12,6 +12,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.exchanges import (
     Places,
     first_places,
@@ -31,7 +32,7 @@ from sipml_core.model import NO_WAY, ranges
 _LARGE = 1 << 13
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class RelayedTransfers:
     """Transfers of one group of which some are passed on from device to device: see `RelayedTasks`.
 
@@ -71,7 +72,7 @@ class RelayedTransfers:
         )
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Exchange:
     """What the devices of a replica send each other, along trees, in both forms, each made when asked for."""
 
@@ -90,7 +91,7 @@ class Exchange:
         return relayed(self.direct, self.tasks, self.trees)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class _Routes:
     """Ways of transfers that one device alone gets, along trees; the legs of a way from the root on."""
 
@@ -184,7 +185,7 @@ def relayed(direct: Transfers, tasks: GroupTasks, trees: Trees) -> RelayedTransf
     return _Relayed.of(trees, messages, way, routes, devices).transfers(direct, tasks)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class _Relayed:
     """Transfers by how they go: alone over the legs of a way, or in a tree whose edges others cross."""
 
@@ -299,7 +300,7 @@ class _Relayed:
         return order.positions()
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class _Order:
     """Gives positions to legs, those with most to come first: as `exchanges.furthest_first`."""
 

@@ -2,17 +2,17 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.blockexchanges import BlockExchanges
 from sipml_core.lowering.grouptasks import GroupTasks, Indices
 from sipml_core.lowering.transfers import Transfers
 from sipml_core.model import Nodes, Plan, TaskBuilder
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class RingPieces:
     """Which tasks of a replica are cut into pieces, and what the first piece waits for."""
 

@@ -10,11 +10,11 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from enum import IntEnum
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
+from sipml_core.fields import frozen
 from sipml_core.model import Plan
 
 
@@ -26,7 +26,7 @@ class PassKind(IntEnum):
     WEIGHTS = 2
 
 
-@attrs.frozen
+@frozen
 class Pass:
     """One micro-batch through one chunk. Chunk c of the model is on stage c mod p."""
 

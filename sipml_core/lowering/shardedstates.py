@@ -11,6 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.collectives import Rings
 from sipml_core.lowering.expertgroups import by_experts, from_experts
 from sipml_core.lowering.gradients import Bucket
@@ -18,7 +19,7 @@ from sipml_core.lowering.synchronisation import ReplicaCollectives, pairs
 from sipml_core.model import Nodes, Plan, precision
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class SharedStates:
     """Adds the collectives of one iteration."""
 

@@ -14,6 +14,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.collectives import Rings
 from sipml_core.lowering.expertgroups import by_experts, from_experts
 from sipml_core.lowering.gathers import Gathers, PassGathers
@@ -41,7 +42,7 @@ class _Chain:
         return cls(*(np.full((devices, groups), _NONE, dtype=np.int32) for _ in range(3)))
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class SharedParameters:
     """Adds the gathers and reduce-scatters of one iteration."""
 

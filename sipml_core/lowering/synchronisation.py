@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.lowering.callcosts import Library
 from sipml_core.lowering.collectives import Rings
 from sipml_core.lowering.expertgroups import by_experts, from_experts
@@ -18,7 +19,7 @@ from sipml_core.lowering.grouptemplate import GroupTemplate
 from sipml_core.model import Nodes, Plan, TaskBuilder
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class OptimizerStep:
     """Lets the optimizer's tasks start: each after its own sum, or all of a GPU after its last one."""
 
@@ -45,7 +46,7 @@ class OptimizerStep:
         self.builder.depend(sums, self.tasks[users] if self.last is None else self.last[self.device[users]])
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class ReplicaCollectives:
     """What the collectives over replicas of one iteration are added to."""
 
@@ -84,7 +85,7 @@ class ReplicaCollectives:
         return attrs.evolve(self.rings(numbers), tiers=tiers, tier_orders=self.tier_orders)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Synchronisation:
     """Adds the all-reduces of all buckets: every replica gets the whole sum."""
 

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
+from sipml_core.fields import frozen
 from sipml_core.lowering.joblowering import Lowering
 from sipml_core.model import TaskGraph
 
@@ -14,7 +14,7 @@ from sipml_core.model import TaskGraph
 _KINDS = 3
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class TaskOrigins:
     """Of each compute task, -1 where it has none: barriers, and what shared states add. [tasks]"""
 

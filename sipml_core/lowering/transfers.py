@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.grouptasks import GroupTasks, Indices
 from sipml_core.model import ranges, sorted_unique
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Transfers:
     """Transfers of one group."""
 
@@ -129,7 +129,7 @@ def merged_boxes(
     )
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class _Blocks:
     """Boxes in the order of their keys: those of one key are a block."""
 

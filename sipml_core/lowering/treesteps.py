@@ -9,11 +9,12 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.lowering.grouptasks import Indices
 from sipml_core.model import parts_of, ranges, sorted_unique
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Trees:
     """Along which trees a group exchanges."""
 
@@ -29,7 +30,7 @@ class Trees:
         return bool((self.parents == roots).all())
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Messages:
     """Transfers as messages: each goes from, or to, the root of a tree. Arrays are [transfers]."""
 
@@ -47,7 +48,7 @@ class Messages:
         return np.bincount(self.message)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Steps:
     """The edges of the trees of all messages, each once: a step of the exchange.
 

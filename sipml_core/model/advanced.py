@@ -7,15 +7,15 @@ from __future__ import annotations
 
 from typing import Protocol, runtime_checkable
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.model.circuits import CircuitControl
 from sipml_core.model.fabric import Fabric
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class UnsharedFabric(Fabric):
     """A fabric whose transfers do not share links: a run takes its lower bound, the ideal nothing beats."""
 

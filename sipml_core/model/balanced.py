@@ -8,14 +8,14 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import bool_vector, float64_vector, int32_matrix, int32_vector
+from sipml_core.fields import bool_vector, float64_vector, frozen, int32_matrix, int32_vector
 from sipml_core.model.opgraph import OpGraph
 
 #: Tensor axes that a region box can have.
 MAX_RANK = 6
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class BalancedGraph:
     """Sub-ops of about tau, and what travels between them. Op and tensor indices follow `graph`.
 
@@ -65,12 +65,19 @@ class BalancedGraph:
         return np.diff(self.first)
 
     @cached_property
+    def tensor_shape(self) -> NDArray[np.int64]:
+        """Size of each tensor along each axis; an axis that it lacks has one position. [tensors, MAX_RANK]"""
+        lacking = (1,) * MAX_RANK
+        shapes = [(*t.shape, *lacking[len(t.shape) :]) for t in self.graph.tensors]
+        return np.array(shapes, dtype=np.int64).reshape(-1, MAX_RANK)
+
+    @cached_property
     def subop_op(self) -> NDArray[np.int32]:
         """The op each sub-op is a part of. [sub-ops]"""
         return np.repeat(np.arange(len(self.first) - 1, dtype=np.int32), self.parts)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PlacementLimits:
     """What the interconnect allows a group of k = `devices` GPUs (paper, Algorithm 1).
 
@@ -88,7 +95,7 @@ class PlacementLimits:
         return min(distance, self.devices - distance) <= self.range_hops
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Placement:
     """A device of the replica, 0 .. devices - 1, for every sub-op.
 

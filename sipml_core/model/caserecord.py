@@ -9,7 +9,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import float64_vector, int32_vector
+from sipml_core.fields import float64_vector, frozen, int32_vector
 from sipml_core.model.circuits import CircuitPlan
 from sipml_core.model.network import Network
 from sipml_core.model.taskgraph import TaskGraph
@@ -19,7 +19,7 @@ from sipml_core.model.timeline import Timeline
 PASS_KINDS = ("forward", "backward", "weights", "optimizer")
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CircuitDecision:
     """One decision on circuits, and what it changed. Circuits are numbered as in the `Network`."""
 
@@ -36,7 +36,7 @@ class CircuitDecision:
     plan: CircuitPlan | None = None
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Images:
     """What the simulated groups of a folded job stand for: `count` images, themselves the first.
 
@@ -78,7 +78,7 @@ class Images:
         return found
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CaseRecord:
     """A case that was simulated with `details`."""
 

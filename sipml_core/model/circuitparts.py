@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, PluginError
-from sipml_core.fields import int32_vector
+from sipml_core.fields import frozen, int32_vector
 from sipml_core.model.circuits import CircuitControl, CircuitPlan
 from sipml_core.model.circuitview import job_circuits
 from sipml_core.model.pairs import PairIndex, ranges
 from sipml_core.model.traffic import TrafficMatrix
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CircuitPart:
     """Some GPUs, and the circuits among them."""
 
@@ -32,7 +32,7 @@ class CircuitPart:
             raise ConfigError(f"a part of {len(self.members)} GPUs has circuits of {self.control.gpus}")
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CircuitParts(CircuitControl):
     """Circuits in parts. A pair of GPUs is in one part at most; a scheduler plans each part for itself."""
 
@@ -231,7 +231,7 @@ class CircuitParts(CircuitControl):
         )
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class PartsPlan(CircuitPlan):
     """The plans of all parts of a network."""
 

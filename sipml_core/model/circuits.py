@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import PluginError
-from sipml_core.fields import at_least, float64_vector, int32_vector, int64_vector, positive
+from sipml_core.fields import at_least, float64_vector, frozen, int32_vector, int64_vector, positive
 from sipml_core.model.pairs import PairIndex
 from sipml_core.model.routes import PairArray, Routes
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class SharedMedia:
     """What circuits of several pairs share beside ports, such as the fibres of a ring.
 
@@ -34,7 +34,7 @@ class SharedMedia:
     gbps: NDArray[np.float64] = attrs.field(converter=float64_vector)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CircuitControl:
     """The part of a fabric that is switched. Plugins subclass it to add what their scheduler needs.
 
@@ -172,7 +172,7 @@ def at_rows(values: NDArray[np.float64], row: NDArray[np.intp]) -> NDArray[np.fl
     return np.append(values, 0.0)[row]
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CircuitOccupancy:
     """Which resources of a circuit network a plan uses: channels at places (wavelengths on segments)."""
 
@@ -191,7 +191,7 @@ class CircuitOccupancy:
     dst: NDArray[np.int32] = attrs.field(converter=int32_vector)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CircuitPlan:
     """Capacities of ordered pairs, sorted by (src, dst). Pairs not named have no circuit.
 

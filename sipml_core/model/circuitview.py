@@ -10,13 +10,13 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, PluginError
-from sipml_core.fields import int32_vector
+from sipml_core.fields import frozen, int32_vector
 from sipml_core.model.circuits import CircuitControl, CircuitPlan, SharedMedia
 from sipml_core.model.pairs import PairIndex
 from sipml_core.model.traffic import TrafficMatrix
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class CircuitView(CircuitControl):
     """Circuits among some GPUs of a larger network, which is planned as a whole for their traffic."""
 
@@ -87,7 +87,7 @@ class CircuitView(CircuitControl):
         )  # fmt: skip
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class ViewPlan(CircuitPlan):
     """A plan of a larger network between some of its GPUs."""
 

@@ -9,7 +9,7 @@ from typing import Any
 import attrs
 
 from sipml_core.errors import ConfigError, shown
-from sipml_core.fields import between, option, parse_gbps, parse_us, positive
+from sipml_core.fields import between, frozen, option, parse_gbps, parse_us, positive
 
 #: GPUs are numbered in 32-bit integers in the C kernels, pairs in 64-bit ones.
 MAX_GPUS = 65536
@@ -51,7 +51,7 @@ def _gpu_number(key: Any) -> int:
     raise ConfigError(f"must name GPUs by their numbers, 0, 1, ..., got {shown(key)}")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Cluster:
     """N GPUs with B Gbps of network bandwidth each, in each direction."""
 

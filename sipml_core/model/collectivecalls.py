@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import attrs
 
-from sipml_core.fields import at_least, one_of, positive
+from sipml_core.fields import at_least, frozen, one_of, positive
 
 #: What a call may be. "send" is one GPU to one other.
 COLLECTIVE_KINDS = ("all_reduce", "all_gather", "reduce_scatter", "all_to_all", "broadcast", "reduce", "send")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CollectiveCall:
     """A collective as its ranks call it.
 
@@ -42,7 +42,7 @@ class CollectiveCall:
         return self.size_bytes * shares.get(self.kind, (n - 1) / n)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CollectiveCost:
     """What a call costs beyond its bytes at the bandwidth of the links and the latency of the routes."""
 

@@ -8,7 +8,7 @@ from typing import Any
 import attrs
 
 from sipml_core.errors import ConfigError, shown
-from sipml_core.fields import at_least, between, one_of, option, parse_bytes, parse_us, positive
+from sipml_core.fields import at_least, between, frozen, one_of, option, parse_bytes, parse_us, positive
 
 #: Orders in which stages make their passes, see `sipml_core.lowering`.
 SCHEDULES = ("gpipe", "1f1b", "interleaved", "zb-h1")
@@ -60,7 +60,7 @@ def _rank_order(_: object, attribute: attrs.Attribute[tuple[str, ...]], value: t
         )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Execution:
     """How a job runs, but for mp, dp, its batch, and what follows from its layout."""
 

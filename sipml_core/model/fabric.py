@@ -12,14 +12,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import float64_vector, int64_vector
+from sipml_core.fields import float64_vector, frozen, int64_vector
 from sipml_core.model.circuits import CircuitControl
 from sipml_core.model.hints import FabricHints, FabricWords
 from sipml_core.model.pairs import PairIndex
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Fabric:
     """An interconnect of N GPUs: its physics, hints how to use it, and words for reports.
 

@@ -2,17 +2,13 @@
 
 from __future__ import annotations
 
-from statistics import NormalDist
-
-import attrs
-
-from sipml_core.fields import between, option, parse_us
+from sipml_core.fields import between, frozen, option, parse_us
 
 #: Per op; beyond a second nothing is left of a training step. [us]
 MAX_HOST_US = 1e6
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Framework:
     """[framework]: time of the host beside that of the GPUs; by default it takes none.
 
@@ -62,4 +58,6 @@ class Framework:
         """
         if gpus == 1 or self.slowest_sigma == 0:
             return 1.0
+        from statistics import NormalDist  # only here: it loads fractions and decimals, and few ask
+
         return 1.0 + self.slowest_sigma * NormalDist().inv_cdf((gpus - 0.375) / (gpus + 0.25))

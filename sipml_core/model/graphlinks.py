@@ -11,12 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, brief, shown
-from sipml_core.fields import at_least, parse_gbps, parse_us, positive
+from sipml_core.fields import at_least, frozen, parse_gbps, parse_us, positive
 from sipml_core.model.graphroutes import GraphRouter
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Link:
     """One direction of one edge."""
 
@@ -27,7 +27,7 @@ class _Link:
     latency_us: float = attrs.field(validator=at_least(0))
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class GraphLinks:
     """Links and routes of a graph: the physics of a fabric."""
 

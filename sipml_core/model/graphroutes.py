@@ -10,7 +10,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import InfeasibleError
-from sipml_core.fields import float64_vector, int64_vector, one_of
+from sipml_core.fields import float64_vector, frozen, int64_vector, one_of
 from sipml_core.model.hashing import mixed
 from sipml_core.model.routes import NO_LINK, PairArray, Routes
 
@@ -20,7 +20,7 @@ ROUTINGS = ("auto", "ecmp", "shortest", "spray")
 _FAR = np.int32(2**31 - 1)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class GraphRouter:
     """Routes with the fewest links, found when they are asked for. GPU g is node g."""
 

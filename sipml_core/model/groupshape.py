@@ -4,15 +4,16 @@ from __future__ import annotations
 
 import math
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
+
+from sipml_core.fields import frozen
 
 #: What links of their own carry between members of a group, from row to column; empty: none do. [Gbps]
 LinkTable = tuple[tuple[float, ...], ...]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class GroupShape:
     """The devices of one model-parallel group. Device d of every group is at the same place in its units.
 
@@ -64,7 +65,7 @@ class GroupShape:
         )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReplicaShape:
     """The replicas of a job: `replicas` groups of `devices` consecutive GPUs each.
 

@@ -9,10 +9,10 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import at_least, int32_vector
+from sipml_core.fields import at_least, frozen, int32_vector
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class FabricHints:
     """What helps to use a network well. None of it changes what the network carries.
 
@@ -58,7 +58,7 @@ class FabricHints:
         return self.tiers[0][1] if self.tiers else None
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class FabricWords:
     """What reports and messages say of a network."""
 

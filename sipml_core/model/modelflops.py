@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from sipml_core.fields import at_least
+from sipml_core.fields import at_least, frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelFlops:
     """FLOPs of one training step for one token: forward once, backward twice as much, nothing run again.
 

@@ -11,14 +11,14 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import InfeasibleError, PluginError
-from sipml_core.fields import float64_vector, int32_matrix, int32_vector, int64_vector
+from sipml_core.fields import float64_vector, frozen, int32_matrix, int32_vector, int64_vector
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.pairs import PairIndex, parts_of
 from sipml_core.model.routes import NO_LINK, Routes, padded
 from sipml_core.model.taskgraph import TaskGraph
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Network:
     """The engine's view. Pairs are sorted by (src, dst); circuit links come after the fixed ones.
 

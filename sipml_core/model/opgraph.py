@@ -16,7 +16,7 @@ from functools import cached_property
 import attrs
 
 from sipml_core.errors import ConfigError, InfeasibleError
-from sipml_core.fields import at_least, between
+from sipml_core.fields import at_least, between, frozen
 
 #: Samples in one batch.
 MAX_SAMPLES = 2**30
@@ -76,7 +76,7 @@ class Exchanged(StrEnum):
         return pairs[self]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Tensor:
     """A dense tensor of the whole local batch; `InfeasibleError` if its elements cannot be counted."""
 
@@ -159,7 +159,7 @@ def _splits(value: Mapping[str, Split]) -> Mapping[str, Split]:
     return dict(value)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Op:
     """One kernel-sized operation."""
 
@@ -196,7 +196,7 @@ class Op:
         return ranges
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class OpGraph:
     """Ops of one training step on one model replica, in topological order.
 
@@ -246,20 +246,23 @@ class OpGraph:
         written: set[str] = set()
         for op in self.ops:
             self._check_op(op, written)
-            written.update(operand.tensor for operand in op.writes)
+            for operand in op.writes:
+                written.add(operand.tensor)
 
     def _check_op(self, op: Op, written: set[str]) -> None:
+        tensors, producer, dims = self.tensor, self.producer, op.dims
         for operand in (*op.reads, *op.writes):
-            tensor = self.tensor.get(operand.tensor)
+            tensor = tensors.get(operand.tensor)
             if tensor is None or len(operand.axes) != len(tensor.shape):
                 raise ConfigError(f"op {op.name!r}: operand {operand.tensor!r} names no tensor of that rank")
             for axis in operand.axes:
-                if axis.dim is not None and axis.dim not in op.dims:
+                dim = axis.dim
+                if dim is not None and dim not in dims:
                     raise ConfigError(
                         f"op {op.name!r}: operand {operand.tensor!r} uses a dimension the op lacks"
                     )
         for operand in op.reads:
-            if operand.tensor in self.producer and operand.tensor not in written:
+            if operand.tensor not in written and operand.tensor in producer:
                 raise ConfigError(f"op {op.name!r} reads {operand.tensor!r} before it is written")
         if op.follows is not None and op.follows not in self.op:
             raise ConfigError(f"op {op.name!r} follows {op.follows!r}, which is not in the graph")

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping
 
 import attrs
 
-from sipml_core.fields import at_least
+from sipml_core.fields import at_least, frozen
 from sipml_core.model.opgraph import Op, Operand, OpGraph, Phase, Role, Split
 from sipml_core.model.precisions import precision
 
@@ -15,7 +15,7 @@ from sipml_core.model.precisions import precision
 _PRODUCT_KINDS = frozenset({"matmul", "attention"})
 
 
-@attrs.frozen
+@frozen
 class MatrixProduct:
     """`batch` products of an m x k matrix by a k x n one: 2 batch m n k FLOPs."""
 
@@ -30,7 +30,7 @@ class MatrixProduct:
         return 2.0 * self.batch * self.m * self.n * self.k
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class OpWork:
     """What one kernel does, for a GPU model to put a time on."""
 

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any, TypeVar
 
-import attrs
 import numpy as np
 from numpy.typing import ArrayLike, NDArray
+
+from sipml_core.fields import frozen
 
 _Number = TypeVar("_Number", bound=np.number[Any])
 
@@ -42,7 +43,7 @@ def ranges(start: NDArray[Any], size: NDArray[Any]) -> NDArray[np.int64]:
     return np.asarray(np.repeat(start - before, size) + np.arange(int(size.sum())))
 
 
-@attrs.frozen
+@frozen
 class PairIndex:
     """Numbers the ordered pairs of `gpus` GPUs: pair (src, dst) is ``src * gpus + dst``.
 

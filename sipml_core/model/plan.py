@@ -7,12 +7,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import at_least
+from sipml_core.fields import at_least, frozen
 from sipml_core.model.execution import Execution
 from sipml_core.model.precisions import Precision
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Plan(Execution):
     """N = mp cp pp dp GPUs: cp dp replicas of mp pp GPUs each; cp of them share each sample.
 

@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import attrs
-
 from sipml_core.errors import ConfigError, unknown
+from sipml_core.fields import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Precision:
     """Bytes per element, by role.
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import attrs
 
-from sipml_core.fields import positive
+from sipml_core.fields import frozen, positive
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Prices:
     """Bandwidth of a pair of GPUs by what they are to each other. [Gbps]
 

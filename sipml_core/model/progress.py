@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from collections.abc import Callable
 
-import attrs
+from sipml_core.fields import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Progress:
     """Tells one watcher how far a piece of work is, as a fraction of the whole that the piece is part of.
 

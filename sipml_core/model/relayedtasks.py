@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
-from sipml_core.fields import int32_vector
+from sipml_core.fields import frozen, int32_vector
 from sipml_core.model.network import Network
 from sipml_core.model.pairs import ranges
 from sipml_core.model.taskgraph import TaskGraph
@@ -20,7 +20,7 @@ def _none() -> NDArray[np.int32]:
     return np.zeros(0, dtype=np.int32)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Ways:
     """The legs that transfers take one after the other: leg k of way w is number ``start[w] + k``."""
 
@@ -48,7 +48,7 @@ class Ways:
         )
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class RelayedTasks:
     """Tasks of which some transfers are passed on from GPU to GPU, all bytes of a leg before the next one.
 

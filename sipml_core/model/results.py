@@ -8,6 +8,7 @@ import attrs
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.model.caserecord import CaseRecord
 from sipml_core.model.timeline import Timeline
 
@@ -37,7 +38,7 @@ def _of_language(doc: str, unit: str = "") -> Any:
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class CaseResult:
     """One workload on one interconnect with one plan. The fields are the columns of summary.csv."""
 
@@ -184,7 +185,7 @@ class Details(Protocol):
         """Return a table as a pandas DataFrame."""
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Result:
     """A finished experiment."""
 

@@ -9,7 +9,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import float64_vector, int64_matrix, int64_vector
+from sipml_core.fields import float64_vector, frozen, int64_matrix, int64_vector
 
 #: No link in this column of a route table.
 NO_LINK = -1
@@ -23,7 +23,7 @@ def _int64_links(value: Any) -> NDArray[np.int64]:
     return int64_vector(value) if np.ndim(value) == 1 else int64_matrix(value)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Routes:
     """What pairs cross on their way. Row i belongs to the i-th pair asked for.
 

@@ -10,6 +10,7 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sipml_core.errors import SipmlError
+from sipml_core.fields import frozen
 from sipml_core.model.relayedtasks import NO_WAY, RelayedTasks, Ways
 from sipml_core.model.taskgraph import BARRIER, TaskGraph
 from sipml_core.model.traffickinds import TENSOR
@@ -18,7 +19,7 @@ from sipml_core.model.traffickinds import TENSOR
 Nodes = NDArray[np.int32]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Relays:
     """Some transfers that were added together, of which some are passed on: see `TaskBuilder.passed_on`."""
 

@@ -7,7 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
-from sipml_core.fields import bool_vector, float32_vector, float64_vector, int32_vector
+from sipml_core.fields import bool_vector, float32_vector, float64_vector, frozen, int32_vector
 
 #: `gpu` of a node that occupies no GPU: it fires when its predecessors have, or its duration later.
 BARRIER = -1
@@ -18,7 +18,7 @@ def _below_one(_: object, attribute: attrs.Attribute[float], value: float) -> No
         raise SipmlError(f"TaskGraph.{attribute.name} must be at least 0 and below 1, got {value!r}")
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class TaskGraph:
     """Nodes 0 .. C-1 are compute tasks and barriers, C .. C+T-1 are transfers.
 

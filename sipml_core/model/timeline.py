@@ -6,13 +6,13 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import BYTES_PER_US_PER_GBPS, float64_matrix, float64_vector, int32_vector
+from sipml_core.fields import BYTES_PER_US_PER_GBPS, float64_matrix, float64_vector, frozen, int32_vector
 
 #: Times that differ by less, relative to the whole, are equal.
 ROUNDING = 1e-12
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class TransferTimes:
     """The course of each transfer, between joining its queue and arriving. [transfers]"""
 
@@ -26,7 +26,7 @@ class TransferTimes:
     held_by: NDArray[np.int32] = attrs.field(converter=int32_vector)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class LinkSamples:
     """What each link had carried at some moments, the first at 0 and the last at the end."""
 
@@ -47,7 +47,7 @@ class LinkSamples:
         return rate
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Timeline:
     """A finished run.
 

@@ -10,11 +10,11 @@ import numpy as np
 from numpy.typing import ArrayLike, NDArray
 
 from sipml_core.errors import ConfigError, shown
-from sipml_core.fields import float64_vector, int32_vector
+from sipml_core.fields import float64_vector, frozen, int32_vector
 from sipml_core.model.pairs import PairIndex
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class TrafficMatrix:
     """Demands between ordered pairs of GPUs, sorted by (src, dst), each pair once, all positive.
 

@@ -9,12 +9,12 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Hashable
+from typing import NamedTuple
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import BYTES_PER_US_PER_GBPS
+from sipml_core.fields import BYTES_PER_US_PER_GBPS, frozen
 from sipml_core.model import Op, Operand, OpGraph, Phase, Prices, Role, precision
 from sipml_core.partition.layouts import leader_index, leads
 from sipml_core.partition.overlap import BoxKey, box_key
@@ -24,7 +24,7 @@ from sipml_core.partition.slices import SliceTimes
 Table = NDArray[np.float64]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Budget:
     """What a layout is costed for."""
 
@@ -49,7 +49,7 @@ class Budget:
         return size_bytes / (self.prices.replica_gbps * BYTES_PER_US_PER_GBPS)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Variable:
     """One leading op and what each way to cut it costs. [cuts]"""
 
@@ -67,7 +67,7 @@ class Variable:
     memory_bytes: Table
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class SplitCosts:
     """All costs of one graph."""
 
@@ -84,6 +84,15 @@ def split_costs(graph: OpGraph, times: SliceTimes, budget: Budget) -> SplitCosts
     one leader need is sent once.
     """
     return _Costing(graph, times, budget).tables()
+
+
+class _End(NamedTuple):
+    """An operand of an op: where an edge begins or ends."""
+
+    op: Op
+    operand: Operand
+    #: Its place in ``(*op.reads, *op.writes)``.
+    place: int
 
 
 class _Costing:
@@ -105,9 +114,6 @@ class _Costing:
         self._owners = _parameter_owners(graph)
         self._crossing: dict[tuple[BoxKey, BoxKey], int] = {}
         self._keys: dict[Hashable, BoxKey] = {}
-        self._position = {
-            (op.name, operand): at for op in graph.ops for at, operand in enumerate((*op.reads, *op.writes))
-        }
 
     def tables(self) -> SplitCosts:
         """Return all tables."""
@@ -138,8 +144,8 @@ class _Costing:
         number, local = self.times.alike.number, dict[str, int]()
         op = self.leading[index]
         saved = [
-            (number(reader), self._position[reader.name, o], local.setdefault(o.tensor, len(local)))
-            for reader, o in self._saved[index]
+            (number(end.op), end.place, local.setdefault(end.operand.tensor, len(local)))
+            for end in self._saved[index]
         ]
         return (
             self.cuts[index],
@@ -161,13 +167,14 @@ class _Costing:
             np.array([self._memory_bytes(index, cut) for cut in cuts]),
         )
 
-    def _saved_reads(self) -> dict[int, list[tuple[Op, Operand]]]:
+    def _saved_reads(self) -> dict[int, list[_End]]:
         """Return activations of the forward pass that backward ops read, by variable."""
-        saved: dict[int, list[tuple[Op, Operand]]] = defaultdict(list)
+        saved: dict[int, list[_End]] = defaultdict(list)
         made = {o.tensor for op in self.graph.ops if op.phase is Phase.FORWARD for o in op.writes}
         for op in self.graph.ops:
             if op.phase is Phase.BACKWARD and not self.budget.recompute:
-                saved[self.variable[op.name]] += [(op, o) for o in op.reads if o.tensor in made]
+                ends = [_End(op, o, place) for place, o in enumerate(op.reads) if o.tensor in made]
+                saved[self.variable[op.name]] += ends
         return saved
 
     def _candidates(self, op: Op) -> tuple[Cut, ...]:
@@ -187,8 +194,9 @@ class _Costing:
         parts = 1 if cut.dim is None else cut.parts
         return float(self.times.durations_us(op, cut.dim, parts).max())
 
-    def _key(self, op: Op, operand: Operand, leader: Cut) -> BoxKey:
-        kind = self.times.alike.number(op), self._position[op.name, operand], leader.dim, leader.parts
+    def _key(self, end: _End, leader: Cut) -> BoxKey:
+        op, operand, place = end
+        kind = self.times.alike.number(op), place, leader.dim, leader.parts
         if kind not in self._keys:
             cut = self._cut_of(op, leader)
             self._keys[kind] = box_key(op, operand, self.shape[operand.tensor], cut.dim, cut.parts)
@@ -198,17 +206,17 @@ class _Costing:
         """Return traffic of all edges, by the variables at their ends; the diagonal where both are one."""
         if self.budget.mp == 1:  # nothing leaves its device
             return {}
-        readers: dict[tuple[str, int], list[tuple[Op, Operand]]] = defaultdict(list)
+        readers: dict[tuple[str, int], list[_End]] = defaultdict(list)
         for op in self.graph.ops:
-            for operand in op.reads:
+            for place, operand in enumerate(op.reads):
                 if self.graph.tensor[operand.tensor].role is Role.ACTIVATION:
-                    readers[operand.tensor, self.variable[op.name]].append((op, operand))
-        writers = {operand.tensor: (op, operand) for op in self.graph.ops for operand in op.writes}
+                    readers[operand.tensor, self.variable[op.name]].append(_End(op, operand, place))
+        writers = {end.operand.tensor: end for op in self.graph.ops for end in _written(op)}
         pairs: dict[tuple[int, int], Table] = {}
         made: dict[Hashable, Table] = {}
         for (tensor, target), reads in readers.items():
             if tensor in writers:
-                source = self.variable[writers[tensor][0].name]
+                source = self.variable[writers[tensor].op.name]
                 kind = self._edge_kind(source, target, (writers[tensor], *reads))
                 if kind not in made:
                     made[kind] = self._tensor_traffic(source, target, writers[tensor], reads)
@@ -217,21 +225,19 @@ class _Costing:
                 pairs[pair] = pairs[pair] + table if pair in pairs else table
         return pairs
 
-    def _edge_kind(self, source: int, target: int, ends: tuple[tuple[Op, Operand], ...]) -> Hashable:
+    def _edge_kind(self, source: int, target: int, ends: tuple[_End, ...]) -> Hashable:
         """Return what the traffic of one tensor depends on."""
-        operands = tuple((self.times.alike.number(op), self._position[op.name, o]) for op, o in ends)
+        operands = tuple((self.times.alike.number(end.op), end.place) for end in ends)
         return id(self.cuts[source]), id(self.cuts[target]), operands
 
-    def _tensor_traffic(
-        self, source: int, target: int, write: tuple[Op, Operand], reads: list[tuple[Op, Operand]]
-    ) -> Table:
+    def _tensor_traffic(self, source: int, target: int, write: _End, reads: list[_End]) -> Table:
         """Return the time of one tensor to the ops of one leader, a box sent once: the largest need counts.
 
         [cuts of source, cuts of target] [us]
         """
-        held = [self._key(*write, cut) for cut in self.cuts[source]]
-        needed = [{self._key(*read, cut) for read in reads} for cut in self.cuts[target]]
-        element_bytes = self.graph.tensor[write[1].tensor].element_bytes
+        held = [self._key(write, cut) for cut in self.cuts[source]]
+        needed = [{self._key(read, cut) for read in reads} for cut in self.cuts[target]]
+        element_bytes = self.graph.tensor[write.operand.tensor].element_bytes
         elements = [[max(self._busiest(h, n) for n in ns) for ns in needed] for h in held]
         return np.asarray(self.budget.traffic_us(1.0) * element_bytes * np.array(elements))
 
@@ -249,10 +255,10 @@ class _Costing:
         """Return the time to all-reduce each gradient over all n that hold a part: 2 (n - 1) / n of it."""
         total = 0.0
         for op in self.followers[index]:
-            for operand in op.writes:
-                tensor = self.graph.tensor[operand.tensor]
+            for end in _written(op):
+                tensor = self.graph.tensor[end.operand.tensor]
                 if tensor.role is Role.GRADIENT:
-                    key = self._key(op, operand, leader)
+                    key = self._key(end, leader)
                     boxes = self.rule.boxes(key)
                     size = self._largest(key) * (self.budget.gradient_bytes or tensor.element_bytes)
                     holders = len(boxes.lo) // len(set(map(tuple, boxes.lo.tolist())))
@@ -266,21 +272,25 @@ class _Costing:
         state_bytes = held.parameter_bytes + gradient_bytes + held.optimizer_bytes
         op = self.leading[index]
         parameters = sum(
-            self._largest(self._key(op, operand, cut))
-            for operand in op.reads
+            self._largest(self._key(_End(op, operand, place), cut))
+            for place, operand in enumerate(op.reads)
             if self._owners.get(operand.tensor) == op.name
         )
         saved: dict[str, float] = {}
-        for reader, operand in self._saved[index]:
-            size = self._largest(self._key(reader, operand, cut))
-            size *= self.graph.tensor[operand.tensor].element_bytes
-            saved[operand.tensor] = max(saved.get(operand.tensor, 0.0), size)
+        for end in self._saved[index]:
+            tensor = self.graph.tensor[end.operand.tensor]
+            size = self._largest(self._key(end, cut)) * tensor.element_bytes
+            saved[tensor.name] = max(saved.get(tensor.name, 0.0), size)
         return parameters * state_bytes + sum(saved.values())
 
     def _largest(self, key: BoxKey) -> float:
         """Return the elements of the largest part's box."""
         boxes = self.rule.boxes(key)
         return float((boxes.hi - boxes.lo).prod(axis=1).max())
+
+
+def _written(op: Op) -> list[_End]:
+    return [_End(op, operand, place) for place, operand in enumerate(op.writes, len(op.reads))]
 
 
 def _parameter_owners(graph: OpGraph) -> dict[str, str]:

@@ -11,14 +11,15 @@ from __future__ import annotations
 import heapq
 from collections.abc import Mapping, Sequence
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
+
+from sipml_core.fields import frozen
 
 Table = NDArray[np.float64]
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Factor:
     """A cost over a few variables, ascending: an axis of the table for each, after one for the problems.
 

@@ -9,10 +9,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, nearest, unknown
+from sipml_core.fields import frozen
 from sipml_core.model import Op, OpGraph, Role, Split
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Choice:
     """Why one forward op is cut as it is. Times are for one training step. [us]"""
 
@@ -30,7 +31,7 @@ class Choice:
     runner_up_extra_us: float | None = None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Layout:
     """Split dimension of each forward op (None: not cut), and how it was decided.
 

@@ -11,13 +11,13 @@ Models repeat their layers, so boxes and overlaps are kept by shape (`OverlapRul
 from __future__ import annotations
 
 from functools import cached_property
-from typing import TypeAlias
+from typing import Any, TypeAlias
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.model import Op, Operand
+from sipml_core.fields import frozen
+from sipml_core.model import MAX_RANK, Op, Operand
 
 #: One axis of a tensor under a cut: (low, high) of the whole op, or the axis and the cut's extent.
 _AxisKey: TypeAlias = tuple[int, ...]
@@ -25,15 +25,20 @@ _AxisKey: TypeAlias = tuple[int, ...]
 BoxKey: TypeAlias = tuple[tuple[_AxisKey, ...], int]
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Boxes:
     """One box of a tensor for each part of an op: [lo, hi) per axis. [parts, rank]"""
 
     lo: NDArray[np.int64]
     hi: NDArray[np.int64]
 
+    @cached_property
+    def padded(self) -> NDArray[np.int32]:
+        """Return lower and upper corners with all axes, see `padded`. [2, parts, MAX_RANK]"""
+        return padded(self.lo, self.hi)
 
-@attrs.frozen(kw_only=True, eq=False)
+
+@frozen(kw_only=True, eq=False)
 class Overlap:
     """Pairs of parts whose boxes meet, in order of source part, then target part. [pairs]"""
 
@@ -47,6 +52,25 @@ class Overlap:
     def elements(self) -> NDArray[np.int64]:
         """Return the tensor elements of each pair. [pairs]"""
         return np.asarray((self.hi - self.lo).prod(axis=1), dtype=np.int64)
+
+    @cached_property
+    def padded(self) -> NDArray[np.int32]:
+        """Return lower and upper corners with all axes, see `padded`. [2, pairs, MAX_RANK]"""
+        return padded(self.lo, self.hi)
+
+
+def padded(lo: NDArray[Any], hi: NDArray[Any]) -> NDArray[np.int32]:
+    """Return lower and upper corners with `MAX_RANK` axes; those that a tensor lacks are [0, 1).
+
+    >>> padded(np.array([[0, 3]]), np.array([[2, 8]])).tolist()
+    [[[0, 3, 0, 0, 0, 0]], [[2, 8, 1, 1, 1, 1]]]
+    """
+    count, rank = lo.shape
+    corners = np.zeros((2, count, MAX_RANK), dtype=np.int32)
+    corners[0, :, :rank] = lo
+    corners[1, :, :rank] = hi
+    corners[1, :, rank:] = 1
+    return corners
 
 
 def box_key(op: Op, operand: Operand, shape: tuple[int, ...], dim: str | None, parts: int) -> BoxKey:

@@ -4,21 +4,21 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import Any
+from typing import NamedTuple
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
-from sipml_core.model import MAX_RANK, BalancedGraph, Cluster, Op, OpGraph, Phase, Role
+from sipml_core.fields import frozen
+from sipml_core.model import MAX_RANK, BalancedGraph, Cluster, Op, Operand, OpGraph, Phase, Role
 from sipml_core.partition.layouts import Layout, checked_dims, checked_duplicates, leader_index, leads
-from sipml_core.partition.overlap import BoxKey, box_key
+from sipml_core.partition.overlap import Boxes, BoxKey, OverlapRule, box_key
 from sipml_core.partition.slices import SliceTimes
 from sipml_core.plugin import GpuModel
 
 
-@attrs.frozen
+@frozen
 class Cut:
     """How one op is divided. `parts` > 1 with no `dim`: every part does the whole op (a replica)."""
 
@@ -119,8 +119,8 @@ def partition(
     first = np.concatenate(([0], np.cumsum([cut.parts for cut in cuts])))
     edges, shards = _Rows(), _Rows()
     _collect(graph, cuts, duplicated, first, times, edges, shards)
-    edge_src, edge_dst, edge_tensor = edges.columns()
-    _, shard_subop, shard_tensor = shards.columns()
+    (edge_src, edge_dst, edge_tensor), (edge_lo, edge_hi) = edges.columns(), edges.boxes()
+    (_, shard_subop, shard_tensor), (shard_lo, shard_hi) = shards.columns(), shards.boxes()
     duration = [
         _durations(times, op, cut, in_full)
         for op, cut, in_full in zip(graph.ops, cuts, duplicated, strict=True)
@@ -134,12 +134,12 @@ def partition(
         edge_src=edge_src,
         edge_dst=edge_dst,
         edge_tensor=edge_tensor,
-        edge_lo=edges.lo,
-        edge_hi=edges.hi,
+        edge_lo=edge_lo,
+        edge_hi=edge_hi,
         shard_subop=shard_subop,
         shard_tensor=shard_tensor,
-        shard_lo=shards.lo,
-        shard_hi=shards.hi,
+        shard_lo=shard_lo,
+        shard_hi=shard_hi,
     )
 
 
@@ -190,25 +190,20 @@ class _Rows:
         self._dst: list[NDArray[np.int64]] = [np.empty(0, dtype=np.int64)]
         #: What is added to sources and targets, and the tensor, of each block; its rows.
         self._ids: list[tuple[int, int, int]] = [(0, 0, 0)]
-        self._boxes: list[tuple[NDArray[np.int32], NDArray[np.int32]]] = [_padded(np.empty((2, 0, 0)))]
-        #: Padded boxes of each array of lower corners, which is kept with them.
-        self._known: dict[int, tuple[NDArray[np.int64], tuple[NDArray[np.int32], NDArray[np.int32]]]] = {}
+        self._boxes: list[NDArray[np.int32]] = [np.empty((2, 0, MAX_RANK), dtype=np.int32)]
 
     def add(
         self,
         src: NDArray[np.int64],
         dst: NDArray[np.int64],
         ids: tuple[int, int, int],
-        lo: NDArray[np.int64],
-        hi: NDArray[np.int64],
+        boxes: NDArray[np.int32],
     ) -> None:
         """Add a block: `ids` are the sub-ops that parts `src` and `dst` count from, and the tensor."""
-        if id(lo) not in self._known:
-            self._known[id(lo)] = lo, _padded(np.stack([lo, hi]))
         self._src.append(src)
         self._dst.append(dst)
         self._ids.append(ids)
-        self._boxes.append(self._known[id(lo)][1])
+        self._boxes.append(boxes)
 
     def columns(self) -> NDArray[np.int32]:
         """Return source, target and tensor of each row. [3, rows]"""
@@ -218,21 +213,50 @@ class _Rows:
         columns[1] += np.concatenate(self._dst)
         return columns.astype(np.int32)
 
-    @property
-    def lo(self) -> NDArray[np.int32]:
-        return np.concatenate([lo for lo, _ in self._boxes])
-
-    @property
-    def hi(self) -> NDArray[np.int32]:
-        return np.concatenate([hi for _, hi in self._boxes])
+    def boxes(self) -> NDArray[np.int32]:
+        """Return lower and upper corners of each row. [2, rows, MAX_RANK]"""
+        return np.concatenate(self._boxes, axis=1)
 
 
-def _padded(corners: NDArray[Any]) -> tuple[NDArray[np.int32], NDArray[np.int32]]:
-    """Return lower and upper corners with `MAX_RANK` axes; those that a tensor lacks are [0, 1)."""
-    _, count, rank = corners.shape
-    lo, hi = np.zeros((count, MAX_RANK), dtype=np.int32), np.ones((count, MAX_RANK), dtype=np.int32)
-    lo[:, :rank], hi[:, :rank] = corners
-    return lo, hi
+class _OpBoxes(NamedTuple):
+    """Boxes of the operands of an op, each with the operand's place; equal operands are read once."""
+
+    #: Gradients, which it reads or writes, by their place in ``(*reads, *writes)``.
+    gradients: list[tuple[int, Boxes]]
+    #: Activations, by their place in ``reads`` and in ``writes``.
+    reads: list[tuple[int, BoxKey]]
+    writes: list[tuple[int, BoxKey]]
+
+    @classmethod
+    def of(cls, graph: OpGraph, op: Op, cut: Cut, in_full: bool, rule: OverlapRule) -> _OpBoxes:
+        """Return the boxes of an op under a cut; one that is done in full makes whole gradients."""
+
+        def key(operand: Operand, dim: str | None) -> BoxKey:
+            return box_key(op, operand, graph.tensor[operand.tensor].shape, dim, cut.parts)
+
+        def has_role(operand: Operand, role: Role) -> bool:
+            return graph.tensor[operand.tensor].role is role
+
+        places: dict[Operand, int] = {}
+        for place, operand in enumerate((*op.reads, *op.writes)):
+            places.setdefault(operand, place)
+        return cls(
+            [
+                (place, rule.boxes(key(operand, None if in_full else cut.dim)))
+                for operand, place in places.items()
+                if has_role(operand, Role.GRADIENT)
+            ],
+            [
+                (place, key(operand, cut.dim))
+                for operand, place in places.items()
+                if has_role(operand, Role.ACTIVATION) and place < len(op.reads)
+            ],
+            [
+                (place, key(operand, cut.dim))
+                for place, operand in enumerate(op.writes)
+                if has_role(operand, Role.ACTIVATION)
+            ],
+        )
 
 
 def _collect(
@@ -245,31 +269,30 @@ def _collect(
     shards: _Rows,
 ) -> None:
     """Find all data edges and gradient shards, consumer by consumer."""
-    rule, alike, first_of = times.rule, times.alike, first.tolist()
+    rule, alike = times.rule, times.alike
     tensor_index = {tensor.name: index for index, tensor in enumerate(graph.tensors)}
-    shape = {tensor.name: tensor.shape for tensor in graph.tensors}
-    # Op that writes each tensor, and the boxes that its parts hold.
+    # First sub-op of the op that writes each activation, and the boxes that its parts hold.
     held: dict[str, tuple[int, BoxKey]] = {}
-    # Boxes of all operands of an op, in order, by what it is like and how it is cut.
-    known: dict[tuple[int, str | None, int], list[BoxKey]] = {}
-    for index, (op, cut) in enumerate(zip(graph.ops, cuts, strict=True)):
-        kind = (alike.number(op), cut.dim, cut.parts)
-        operands = (*op.reads, *op.writes)
+    # By what an op is like and how it is cut.
+    known: dict[tuple[int, str | None, int, bool], _OpBoxes] = {}
+    starts = first[:-1].tolist()
+    for op, cut, in_full, start in zip(graph.ops, cuts, duplicated.tolist(), starts, strict=True):
+        kind = alike.number(op), cut.dim, cut.parts, in_full
         if kind not in known:
-            known[kind] = [box_key(op, o, shape[o.tensor], cut.dim, cut.parts) for o in operands]
-        for operand, key in dict(zip(operands, known[kind], strict=True)).items():
-            role = graph.tensor[operand.tensor].role
-            number = tensor_index[operand.tensor]
-            if role is Role.GRADIENT:
-                if duplicated[index]:
-                    key = box_key(op, operand, shape[operand.tensor], None, cut.parts)
-                found = rule.boxes(key)
-                part = np.arange(cut.parts)
-                shards.add(part, part, (0, first_of[index], number), found.lo, found.hi)
-            elif role is Role.ACTIVATION and operand in op.reads and operand.tensor in held:
-                source, source_key = held[operand.tensor]
+            known[kind] = _OpBoxes.of(graph, op, cut, in_full, rule)
+        gradients, reads, writes = known[kind]
+
+        for place, found in gradients:
+            tensor = (*op.reads, *op.writes)[place].tensor
+            part = np.arange(cut.parts)
+            shards.add(part, part, (0, start, tensor_index[tensor]), found.padded)
+
+        for place, key in reads:
+            tensor = op.reads[place].tensor
+            if tensor in held:
+                source, source_key = held[tensor]
                 met = rule.overlap(source_key, key)
-                edges.add(met.src, met.dst, (first_of[source], first_of[index], number), met.lo, met.hi)
-        for operand, key in zip(op.writes, known[kind][len(op.reads) :], strict=True):
-            if graph.tensor[operand.tensor].role is Role.ACTIVATION:
-                held[operand.tensor] = index, key
+                edges.add(met.src, met.dst, (source, start, tensor_index[tensor]), met.padded)
+
+        for place, key in writes:
+            held[op.writes[place].tensor] = start, key

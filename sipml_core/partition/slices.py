@@ -14,6 +14,7 @@ from sipml_core.partition.overlap import OverlapRule, box_key, part_bounds
 from sipml_core.plugin import GpuModel
 
 _Kinds: TypeAlias = tuple[NDArray[np.int64], NDArray[np.int64]]
+_ONE_PART = np.zeros(1, dtype=np.int64), np.zeros(1, dtype=np.int64)
 
 
 class SliceTimes:
@@ -56,6 +57,8 @@ class SliceTimes:
 
     def _slice_kinds(self, op: Op, dim: str | None, parts: int) -> _Kinds:
         """Return a part of each kind, and the kind of each part. [kinds], [parts]"""
+        if parts == 1:
+            return _ONE_PART
         key = (self.alike.number(op), dim, parts)
         if key not in self._kinds:
             tensor = self._graph.tensor

@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections.abc import Sequence
 from typing import Any
 
-import attrs
 import numpy as np
 
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.model import Cluster, OpGraph, Prices
 from sipml_core.partition.costs import Budget, SplitCosts, Table, Variable, split_costs
 from sipml_core.partition.elimination import minimise_each
@@ -91,7 +91,7 @@ def choose_splits(
     return _best(split_costs(graph, times, budget), gpu.memory_bytes * stages).layout()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _Weights:
     """What the sums that are minimised count beside compute and traffic."""
 
@@ -110,7 +110,7 @@ class _Weights:
         )
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Selection:
     """One cut for every variable, the best with some weights."""
 
@@ -183,9 +183,9 @@ def _best(costs: SplitCosts, memory_bytes: float) -> _Selection:
 
 
 def _solve(costs: SplitCosts, weights: Sequence[_Weights]) -> list[_Selection]:
-    """Return the best cuts with each of some weights; where every op has one cut there is no choice."""
+    """Return the best cuts with each of some weights; where each op has one cut they are the same for all."""
     if all(len(variable.cuts) == 1 for variable in costs.variables):
-        return [_Selection(costs, each, [0] * len(costs.variables)) for each in weights]
+        return [_Selection(costs, weights[0], [0] * len(costs.variables))]
     singles = [[each.unary(variable) for variable in costs.variables] for each in weights]
     found = minimise_each(singles, costs.pairs)
     return [_Selection(costs, each, chosen) for each, chosen in zip(weights, found, strict=True)]

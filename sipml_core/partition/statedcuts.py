@@ -10,10 +10,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, nearest, shown
+from sipml_core.fields import frozen
 from sipml_core.model import OpGraph, Phase
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Layer:
     """Consecutive forward ops of one numbered part of a model: number `first` to `stop` - 1 of all."""
 

@@ -2,11 +2,10 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import between, one_of, option
+from sipml_core.fields import between, frozen, one_of, option
 from sipml_core.model import BalancedGraph, Placement, PlacementLimits
 from sipml_core.placement.limits import hops_between, reach_table
 from sipml_core.placement.placementunits import PlacementUnits, merge
@@ -16,7 +15,7 @@ from sipml_core.plugin import Placer
 _EQUAL = 1e-9
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Algorithm1Options:
     """Options of `algorithm1`."""
 
@@ -58,6 +57,8 @@ class Algorithm1(Placer):
 
     def place(self, graph: BalancedGraph, limits: PlacementLimits) -> Placement:
         """See `Placer.place`. Never infeasible: a window of one device always satisfies the limits."""
+        if limits.devices == 1:
+            return Placement(graph=graph, limits=limits, device=np.zeros(graph.subops))
         units, reach = merge(graph), reach_table(limits)
         prefer_parent = self.options.ties == "parent"
         visit = best = _Visit(units, reach, prefer_parent, devices=limits.devices)
@@ -110,7 +111,8 @@ class _Visit:
             budget -= 1
             allowed = self._allowed(unit)
             if allowed.any():
-                self._put(unit, self._choose(unit, allowed))
+                ready_us = self._ready_us(unit)
+                self._put(unit, self._choose(unit, allowed, ready_us), ready_us)
                 unit += 1
             else:
                 unit = self._relocate(unit)
@@ -134,9 +136,9 @@ class _Visit:
         parents = self._units.near[span][self._units.waits[span]]
         return float(self._finish_us[parents].max(initial=0.0))
 
-    def _choose(self, unit: int, allowed: NDArray[np.bool_]) -> int:
+    def _choose(self, unit: int, allowed: NDArray[np.bool_], ready_us: float) -> int:
         """Return the device with the earliest start; ties as the options say, then the lowest index."""
-        start_us = np.where(allowed, np.maximum(self._free_us, self._ready_us(unit)), np.inf)
+        start_us = np.where(allowed, np.maximum(self._free_us, ready_us), np.inf)
         earliest = start_us <= start_us.min() * (1 + _EQUAL)
         if not self._prefer_parent:
             return int(earliest.argmax())
@@ -146,9 +148,9 @@ class _Visit:
         )
         return int(np.where(earliest, pull, -1.0).argmax())
 
-    def _put(self, unit: int, device: int) -> None:
+    def _put(self, unit: int, device: int, ready_us: float) -> None:
         self.device[unit] = device
-        start_us = max(self._ready_us(unit), self._free_us[device])
+        start_us = max(ready_us, self._free_us[device])
         self._finish_us[unit] = self._free_us[device] = start_us + self._units.duration_us[unit]
 
     def _relocate(self, unit: int) -> int:

@@ -6,15 +6,15 @@ ops are placed. An edge of a follower binds the units at its ends as an edge of 
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.model import BalancedGraph
 from sipml_core.partition import leader_index, leads
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class PlacementUnits:
     """One unit for each part of a leading op, in topological order, parts together.
 

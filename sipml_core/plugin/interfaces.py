@@ -6,11 +6,11 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable
 from typing import Any, ClassVar, Protocol, runtime_checkable
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.model import (
     BalancedGraph,
     CircuitControl,
@@ -33,7 +33,7 @@ from sipml_core.model import (
 )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NoOptions:
     """For a class that takes no options."""
 
@@ -205,7 +205,7 @@ class GpuModel(Component):
         return 1.0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Convergence:
     """Steps a model needs to reach its target accuracy at one global batch."""
 

@@ -20,6 +20,7 @@ import attrs
 import pluggy
 
 from sipml_core.errors import ConfigError, PluginError, unknown
+from sipml_core.fields import frozen
 from sipml_core.plugin import hookspecs
 from sipml_core.plugin.deferred import Deferred
 from sipml_core.plugin.interfaces import (
@@ -65,7 +66,7 @@ ROLES: Mapping[str, tuple[str, type[Component]]] = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Source:
     """Where a plugin comes from."""
 
@@ -76,7 +77,7 @@ class Source:
         return f"plugin {self.plugin!r} ({self.distribution})"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Entry:
     """One offered class."""
 
@@ -313,7 +314,7 @@ def _fault(component: Any, base: type[Component]) -> str | None:
     for method, wanted in vars(base).items():
         misfit = _misfit(getattr(component, method), wanted) if inspect.isfunction(wanted) else None
         if misfit is not None:
-            return f"its {method}{misfit} is called as {method}{inspect.signature(wanted)}"
+            return f"its {method}{misfit} is called as {method}{_signature(wanted)}"
     for attribute, example in (("name", "fat-tree"), ("summary", "one line for lists")):
         if not isinstance(getattr(component, attribute, None), str):
             return f"its {attribute!r} must be a text: give the class {attribute} = {example!r}"
@@ -336,7 +337,7 @@ def _misfit(method: Any, wanted: Callable[..., Any]) -> inspect.Signature | None
     """Return the parameters of a method that cannot be called as the interface calls it; None: it can."""
     if not inspect.isfunction(method) or method is wanted:
         return None
-    parameters = inspect.signature(wanted).parameters.values()
+    parameters = _signature(wanted).parameters.values()
     by_name = {each.name: None for each in parameters if each.kind is each.KEYWORD_ONLY}
     by_place = [None for each in parameters if each.kind is each.POSITIONAL_OR_KEYWORD]
     theirs = inspect.signature(method)
@@ -347,6 +348,12 @@ def _misfit(method: Any, wanted: Callable[..., Any]) -> inspect.Signature | None
     return None
 
 
+@cache
+def _signature(wanted: Callable[..., Any]) -> inspect.Signature:
+    """Return how the interface calls a method, which all classes of a role are asked for."""
+    return inspect.signature(wanted)
+
+
 def _distribution(point: EntryPoint, known: dict[Distribution, str]) -> str:
     """Return the name and version of what installed a plugin.
 
@@ -355,7 +362,8 @@ def _distribution(point: EntryPoint, known: dict[Distribution, str]) -> str:
     if point.dist is None:
         return "not installed"
     if point.dist not in known:
-        known[point.dist] = f"{point.dist.name} {point.dist.version}"
+        metadata = point.dist.metadata
+        known[point.dist] = f"{metadata['Name']} {metadata['Version']}"
     return known[point.dist]
 
 

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from sipml_core.details import CaseDetails
 from sipml_core.errors import ConfigError
-from sipml_core.fields import between
+from sipml_core.fields import between, frozen
 from sipml_core.model import PASS_KINDS, TRAFFIC_KINDS
 from sipml_core.report.drawing import add_title, plain_frame
 from sipml_core.report.plots import new_figure
@@ -26,7 +26,7 @@ FEW_GPUS, FEW_LINKS = 8, 6
 _BOXES = 1500
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PictureLook:
     """What a picture shows beside its data."""
 

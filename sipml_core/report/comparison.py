@@ -10,9 +10,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-import attrs
-
 from sipml_core.errors import ConfigError, brief
+from sipml_core.fields import frozen
 
 #: Columns that say what a row is about.
 _ABOUT = ("workload", "topology", "point", "label", "x", "series", "claim", "case")
@@ -27,7 +26,7 @@ Key = tuple[str, ...]
 Row = dict[str, Any]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Written:
     """A result as it was written: what was asked, and the rows that came out."""
 
@@ -48,7 +47,7 @@ class Written:
         return "." in column or column in _ABOUT or column == "seed" or told_apart
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ColumnChange:
     """A column of the result that differs."""
 
@@ -67,7 +66,7 @@ class ColumnChange:
         return ratio_of(self.before, self.after)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Differences:
     """What differs between two results."""
 

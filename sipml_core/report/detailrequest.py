@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from pathlib import Path
 
-import attrs
-
 from sipml_core.details import Selection
+from sipml_core.fields import frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DetailRequest:
     """What of a run's details is written, and where: the tables, a trace, or both."""
 

@@ -6,8 +6,7 @@ import textwrap
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-import attrs
-
+from sipml_core.fields import frozen
 from sipml_core.report.plots import new_figure
 from sipml_core.report.seriesstyles import SeriesStyle, series_styles
 
@@ -34,7 +33,7 @@ _FEW_TICKS = 8.0
 _CLOSE, _APART_PT = 0.02, 3.0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SeriesLook:
     """What a figure of series shows beside its rows."""
 

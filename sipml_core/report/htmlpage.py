@@ -13,7 +13,7 @@ import tomli_w
 
 from sipml_core.details import CaseDetails
 from sipml_core.errors import ConfigError
-from sipml_core.fields import format_bytes, format_number, format_us
+from sipml_core.fields import format_bytes, format_number, format_us, frozen
 from sipml_core.model import PASS_KINDS, TRAFFIC_KINDS, CaseResult, Result
 from sipml_core.report.pagecode import SCRIPT, STYLE
 from sipml_core.report.pagepictures import key, links_svg, timeline_svg, times_svg, traffic_svg
@@ -35,7 +35,7 @@ _COLUMNS: tuple[tuple[str, str], ...] = (
 )  # fmt: skip
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ReportedResult:
     """A result with what was recorded of its cases."""
 

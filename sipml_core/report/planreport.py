@@ -5,12 +5,11 @@ from __future__ import annotations
 import itertools
 from collections.abc import Iterator, Sequence
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 from rich.table import Table
 
-from sipml_core.fields import format_us
+from sipml_core.fields import format_us, frozen
 from sipml_core.lowering import Pass, most_in_flight, schedule
 from sipml_core.model import OpGraph, Phase, Plan
 from sipml_core.partition import layers_of
@@ -28,7 +27,7 @@ _OF_BLOCK = " Block: those that share experts or sequences with the first of its
 _PASSES = "passes of each stage: F forward, B backward, W gradients of parameters late; micro-batch"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class StageContent:
     """What a stage holds of the model, a text for each chunk, and how long a micro-batch takes there. [us]"""
 

@@ -15,7 +15,7 @@ import attrs
 import tomli_w
 
 from sipml_core.errors import ConfigError, brief
-from sipml_core.fields import sha256_of
+from sipml_core.fields import frozen, sha256_of
 from sipml_core.model import HOST, LANGUAGE, ROUNDS, CaseResult, Result
 
 if TYPE_CHECKING:
@@ -68,7 +68,7 @@ def _is_written(field: attrs.Attribute[Any], value: Any) -> bool:
     return field.name not in ("timelines", "recorded") and not (of_some and value is None)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Inputs:
     """The files that an experiment names, and what a folder of results calls them: no path of the machine."""
 

@@ -5,7 +5,7 @@ from __future__ import annotations
 import hashlib
 from collections.abc import Iterable
 
-import attrs
+from sipml_core.fields import frozen
 
 #: Okabe and Ito 2008, colours that are told apart whatever one's colour vision; yellow is too light for
 #: lines.
@@ -25,7 +25,7 @@ _KNOWN = {
 }
 
 
-@attrs.frozen
+@frozen
 class SeriesStyle:
     """The looks of one series."""
 

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-import attrs
 from rich.table import Table
 
 from sipml_core.cases import Gain
 from sipml_core.details import CaseDetails, PathStep, critical_path
-from sipml_core.fields import format_us
+from sipml_core.fields import format_us, frozen
 from sipml_core.model import CaseResult
 from sipml_core.report.fitting import fitted
 
@@ -24,7 +23,7 @@ _WORDS = {
 }
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class PathPart:
     """All steps of a critical path that are of one kind and at one place."""
 
@@ -37,7 +36,7 @@ class PathPart:
     link: int | None
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Why:
     """What a case's time was made of."""
 

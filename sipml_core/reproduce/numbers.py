@@ -8,6 +8,7 @@ import attrs
 
 from sipml_core.errors import ConfigError
 from sipml_core.executing import Executor
+from sipml_core.fields import frozen
 from sipml_core.model import Progress
 from sipml_core.plugin import Registry
 from sipml_core.reproduce.study import Claim, Study, read_study
@@ -16,7 +17,7 @@ from sipml_core.store import ResultStore
 from sipml_core.sweeping import Number, Series, SweepPoint, line_name, number_of, series_row
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Verdict:
     """A claim held against the numbers. The fields are columns of claims.csv."""
 
@@ -33,7 +34,7 @@ class Verdict:
     extrapolated: bool
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Finding:
     """A study, carried out."""
 

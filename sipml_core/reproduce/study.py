@@ -8,15 +8,13 @@ from __future__ import annotations
 import tomllib
 from importlib.resources import files
 
-import attrs
-
 from sipml_core.errors import ConfigError, unknown
 from sipml_core.experiment import structure
-from sipml_core.fields import option
+from sipml_core.fields import frozen, option
 from sipml_core.sweeping import Sweep
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Claim:
     """A ratio of two series that the paper makes a statement about.
 
@@ -35,7 +33,7 @@ class Claim:
     largest_at_most: float | None = option(None, doc="holds only if no ratio is larger")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Study(Sweep):
     """A file of this folder: a sweep that searches, which `sweep` runs as well, and claims."""
 

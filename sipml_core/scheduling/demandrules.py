@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import BYTES_PER_US_PER_GBPS
+from sipml_core.fields import BYTES_PER_US_PER_GBPS, frozen
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class DemandRule:
     """How much the demand of gating pairs counts: those with a transfer that feeds a compute task.
 

@@ -6,10 +6,11 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.model import GRADIENT, Network, TaskGraph
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class JobPhase:
     """A part of a job: it begins when the one before has ended."""
 
@@ -39,7 +40,7 @@ class JobPhase:
         return total_bytes
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class JobPhases:
     """The phases of a job in their order; none where its iterations have no two."""
 
@@ -48,7 +49,7 @@ class JobPhases:
     kind_bytes: NDArray[np.float64] = attrs.Factory(lambda: np.zeros((2, 0)))
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class TransferParts:
     """Which part of a job each transfer belongs to."""
 

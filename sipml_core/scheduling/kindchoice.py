@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import BYTES_PER_US_PER_GBPS
+from sipml_core.fields import BYTES_PER_US_PER_GBPS, frozen
 from sipml_core.model import CircuitControl, CircuitPlan
 from sipml_core.scheduling.jobphases import circuit_bytes
 from sipml_core.scheduling.kindphases import Bursts, reasons_of
@@ -23,7 +23,7 @@ _SAME_TIME = 1e-9
 Sharing = dict[int, int]
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class _InForce:
     """A plan, what each circuit of the network gets from it, and how long it was dark. [circuits]"""
 

@@ -11,10 +11,10 @@ from __future__ import annotations
 from collections.abc import Mapping
 from functools import cached_property
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.fields import frozen
 from sipml_core.model import GRADIENT, TRAFFIC_KINDS, Network, TaskGraph, Timeline, ranges
 from sipml_core.scheduling.driver import moved_part
 from sipml_core.scheduling.jobphases import JobPhase, JobPhases, TransferParts
@@ -31,7 +31,7 @@ _MOST_ALIKE = 4
 _REASONS = len(TRAFFIC_KINDS)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Bursts:
     """The bursts of a job, stage by stage and in order of time; gradients are in none."""
 
@@ -145,7 +145,7 @@ class Bursts:
         return Runs(bursts=self, first=np.append(first, len(shared)), begin_us=begin_us, end_us=end_us)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Runs:
     """Bursts that share circuits, stage by stage and in order of time."""
 

@@ -11,7 +11,7 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
-from sipml_core.fields import format_us
+from sipml_core.fields import format_us, frozen
 from sipml_core.model import CircuitParts, CircuitPlan, CircuitView, Network
 from sipml_core.plugin import DemandForecast, PlansAhead
 from sipml_core.scheduling.driver import (
@@ -33,7 +33,7 @@ _NO_PHASES = "no iteration sends both activations and gradients"
 _ROUNDING = 1e-9
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class _Way:
     """The phases that circuits are planned for; none: they are set once, or planned by interval."""
 

@@ -4,18 +4,18 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import highspy
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
+from sipml_core.fields import frozen
 
 #: Row, column and value of each of some coefficients; coefficients at the same place are added.
 Entries = tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.float64]]
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Solution:
     """What HiGHS found."""
 

@@ -7,6 +7,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import InfeasibleError
+from sipml_core.fields import frozen
 from sipml_core.model import CircuitPlan, Fabric, PairArray, PairIndex, Routes, TrafficMatrix
 
 
@@ -137,7 +138,7 @@ def _weights(gpus: int, src: PairArray, dst: PairArray, traffic: TrafficMatrix |
     return np.where(traffic.key[at] == wanted, traffic.demand[at], 0.0)
 
 
-@attrs.frozen(eq=False)
+@frozen(eq=False)
 class _Circuits:
     """Circuits that carry something, by (src, dst), and what was put on each so far."""
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterable, Sequence
 
-import attrs
-
 from sipml_core.cases import Candidate
 from sipml_core.experiment import Experiment, Interconnect
+from sipml_core.fields import frozen
 from sipml_core.model import SILENT, Progress
 from sipml_core.searching.workers import SIMULATION, Trial, TrialBatch, WorkerPool, complete
 from sipml_core.store import Answer, Keys, Record, ResultStore, trial_keys
@@ -21,7 +20,7 @@ MOST_TOGETHER = 8
 BATCHES_PER_WORKER = 16
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Asked:
     """Asks the store first, then the workers, and about every trial once."""
 

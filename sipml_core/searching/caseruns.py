@@ -10,6 +10,7 @@ from sipml_core.cases import Comparison
 from sipml_core.errors import ConfigError
 from sipml_core.executing import Executor, Shard
 from sipml_core.experiment import Experiment
+from sipml_core.fields import frozen
 from sipml_core.model import SILENT, CaseResult, Progress
 from sipml_core.searching.answering import Asked
 from sipml_core.searching.workers import SIMULATION, Trial, WorkerPool
@@ -19,7 +20,7 @@ from sipml_core.store import Answer, ResultStore
 CaseEnded = Callable[[int, Comparison, CaseResult], None]
 
 
-@attrs.frozen
+@frozen
 class Unfinished:
     """A shard has done its part; runs of others are not in the store yet."""
 

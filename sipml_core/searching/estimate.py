@@ -27,6 +27,7 @@ from numpy.typing import NDArray
 from sipml_core.cases import Case, CaseTraffic, Reuse, case_traffic, jobs_kept, prepared_variant
 from sipml_core.engine import simulate
 from sipml_core.errors import StalledError, TooSlowError
+from sipml_core.fields import frozen
 from sipml_core.lowering import Lowering, NoSymmetryError, symmetry
 from sipml_core.model import CircuitControl, CircuitParts, Network, PairIndex, RelayedTasks, TaskGraph
 from sipml_core.searching.followedcircuits import FollowedCircuits
@@ -36,7 +37,7 @@ from sipml_core.searching.linkshares import shared_links
 MAX_PLANS = 500
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Estimate:
     """What a candidate is expected to take on one interconnect."""
 

@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Callable, Iterator, Mapping, Sequence, Set
 
-import attrs
-
 from sipml_core.cases import Candidate, Goal, goal_of
 from sipml_core.experiment import SearchTable
+from sipml_core.fields import frozen
 from sipml_core.searching.answering import Answers
 from sipml_core.searching.workers import Trial
 
@@ -18,7 +17,7 @@ def goal_of_candidate(candidate: Candidate) -> Goal:
     return goal_of(candidate.job.workload, candidate.global_batch)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Ranking:
     """The candidates of one workload on one interconnect that may run, the least estimate first.
 

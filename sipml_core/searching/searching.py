@@ -11,6 +11,7 @@ from sipml_core import __version__
 from sipml_core.cases import Candidate, goal_of, hashes_of_files, options_text, versions, with_speedups
 from sipml_core.executing import Executor, executor_for
 from sipml_core.experiment import Experiment, Interconnect, resolved_tables
+from sipml_core.fields import frozen
 from sipml_core.model import SILENT, CaseResult, Progress
 from sipml_core.searching.answering import Answers, Asked
 from sipml_core.searching.ladders import estimates_in_rounds
@@ -86,7 +87,7 @@ def _look_up(pool: WorkerPool, trial: Trial) -> tuple[Experiment, Candidate, Int
     return pool.worker.look_up(trial)
 
 
-@attrs.frozen
+@frozen
 class _Report:
     """Puts the answers about one experiment together."""
 

@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from sipml_core.fields import frozen
 from sipml_core.model import CaseResult
 
 #: Part of a GPU's memory from which a candidate is marked as being at the limit.
@@ -16,7 +17,7 @@ def _column(doc: str, unit: str = "", default: Any = attrs.NOTHING) -> Any:
     return attrs.field(default=default, metadata={"doc": doc, "unit": unit})
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SearchRow:
     """One candidate on one interconnect. The fields are the columns of search.csv."""
 
@@ -64,7 +65,7 @@ class SearchRow:
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SearchResult:
     """A finished search."""
 

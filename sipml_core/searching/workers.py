@@ -29,6 +29,7 @@ from sipml_core.cases import (
 from sipml_core.errors import ConfigError, InfeasibleError, LimitError, SipmlError
 from sipml_core.executing import DIED, Executor, refuse_stranger
 from sipml_core.experiment import Experiment, Interconnect, Job, read_experiment, resolved_tables
+from sipml_core.fields import frozen
 from sipml_core.model import CaseResult
 from sipml_core.plugin import Registry, load
 from sipml_core.searching.estimate import Estimate, estimate
@@ -67,7 +68,7 @@ class Trial:
     interconnect: int
 
 
-@attrs.frozen
+@frozen
 class TrialBatch:
     """Questions asked together, whose graph and placement are the same."""
 
@@ -233,7 +234,7 @@ def _singles(batch: TrialBatch) -> Iterable[TrialBatch]:
     return (TrialBatch(batch.kind, (trial,), (key,)) for trial, key in zip(batch.trials, keys, strict=True))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Sent:
     """A batch as it is sent to another process or machine."""
 

@@ -8,11 +8,9 @@ from functools import partial
 from importlib.resources import files
 from typing import Any
 
-import attrs
-
 from sipml_core.errors import ConfigError
 from sipml_core.experiment import structure
-from sipml_core.fields import option
+from sipml_core.fields import frozen, option
 from sipml_core.model import SILENT, Progress
 from sipml_core.plugin import Registry
 from sipml_core.sharing.clusterrun import run_shared
@@ -20,7 +18,7 @@ from sipml_core.sharing.jobtables import read_shared
 from sipml_core.sharing.sharedresult import NetworkSummary
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Setting:
     """[[setting]]"""
 
@@ -29,7 +27,7 @@ class Setting:
     front_switch: bool = option(False, doc="whether a conventional circuit switch maps GPUs to any place")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SharingClaim:
     """[[claim]]: the ratio of one quantity in two settings, each of a label and a network."""
 
@@ -41,7 +39,7 @@ class SharingClaim:
     at_most: float | None = option(None, doc="holds only if the ratio is no larger")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SharingStudy:
     """The file of the study."""
 
@@ -51,7 +49,7 @@ class SharingStudy:
     claim: tuple[SharingClaim, ...] = option((), doc="what is held against the results")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SettingRow:
     """One network in one setting."""
 
@@ -59,7 +57,7 @@ class SettingRow:
     summary: NetworkSummary
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SharingVerdict:
     """A claim, held against the rows."""
 

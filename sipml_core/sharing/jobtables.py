@@ -29,6 +29,7 @@ from sipml_core.fields import (
     between,
     each,
     file_path,
+    frozen,
     one_of,
     option,
     parse_us,
@@ -43,7 +44,7 @@ MAX_JOBS = 100_000
 MAX_ITERATIONS = 10**9
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobTable:
     """[[job]]"""
 
@@ -57,7 +58,7 @@ class JobTable:
     iterations: int = option(doc="iterations that it runs", validator=between(1, MAX_ITERATIONS))
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ArrivalsTable:
     """[arrivals]: jobs from a file, or drawn at random."""
 
@@ -82,7 +83,7 @@ class ArrivalsTable:
     )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SharingTable:
     """[sharing]"""
 
@@ -116,7 +117,7 @@ class SharingTable:
             )
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobRequest:
     """One job, as it arrives."""
 
@@ -128,7 +129,7 @@ class JobRequest:
     iterations: int
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class SharedExperiment:
     """Jobs, and the networks that they share one after the other."""
 

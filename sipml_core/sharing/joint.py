@@ -4,16 +4,16 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.engine import simulate
+from sipml_core.fields import frozen
 from sipml_core.model import BARRIER, Network, TaskGraph
 from sipml_core.sharing.views import View
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Iteration:
     """One iteration of a job, ready to be repeated: nodes are its compute tasks, a barrier, its transfers."""
 
@@ -61,7 +61,7 @@ class Iteration:
         return np.asarray(first.astype(np.int32) + at.repetitions[:, np.newaxis] * step, np.int32)
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class _Place:
     """Where the first compute task and the first transfer of a job stand, and its repetitions from 0."""
 
@@ -70,7 +70,7 @@ class _Place:
     repetitions: NDArray[np.int32]
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Neighbour:
     """A running job among those that it shares links with."""
 

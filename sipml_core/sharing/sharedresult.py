@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import attrs
-
+from sipml_core.fields import frozen
 from sipml_core.model import INFEASIBLE, OK
 
 __all__ = ["INFEASIBLE", "OK", "JobRow", "NetworkSummary", "SharedResult"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class JobRow:
     """One job on one network. Times are None where it did not run."""
 
@@ -41,7 +40,7 @@ class JobRow:
         return None if self.iteration_us is None or not self.alone_us else self.iteration_us / self.alone_us
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class NetworkSummary:
     """All jobs on one network."""
 
@@ -62,7 +61,7 @@ class NetworkSummary:
     simulated_together: int
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class SharedResult:
     """A row for each job on each network, and a summary of each network."""
 

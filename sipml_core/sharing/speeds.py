@@ -22,6 +22,7 @@ from sipml_core.cases import (
 )
 from sipml_core.errors import ConfigError, InfeasibleError
 from sipml_core.experiment import Experiment, Interconnect
+from sipml_core.fields import frozen
 from sipml_core.model import CircuitControl, CircuitParts, Fabric
 from sipml_core.sharing.joint import Iteration, Neighbour, joint_iterations_us
 from sipml_core.sharing.neighbours import Footprint
@@ -34,7 +35,7 @@ SETTLED = 0.01
 FULL_STRETCH = 8
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Placed:
     """A job on its GPUs."""
 

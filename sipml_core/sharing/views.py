@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import InfeasibleError
+from sipml_core.fields import frozen
 from sipml_core.model import (
     CircuitControl,
     CircuitPart,
@@ -25,7 +26,7 @@ from sipml_core.model import (
 from sipml_core.plugin import Topology
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class _Table:
     """The routes of all pairs of some GPUs: pair (a, b) has the entries from ``start[a * ranks + b]`` on."""
 
@@ -94,7 +95,7 @@ class _Table:
         return self.start, self.links, self.weight, self.latency_us
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class View:
     """The links that the pairs of a job cross, numbered in the order in which pairs cross them.
 
@@ -248,7 +249,7 @@ def job_tiers(gpus: NDArray[np.int32], tiers: tuple[tuple[str, int], ...]) -> tu
     return tuple(found)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class _ViewOptions:
     """Equal where views are alike."""
 

@@ -8,8 +8,7 @@ import time
 from collections import Counter
 from pathlib import Path
 
-import attrs
-
+from sipml_core.fields import frozen
 from sipml_core.store.resultstore import ResultStore, read_record
 
 #: A store is trimmed to half of this when it has grown beyond it: some 200 000 results. [bytes]
@@ -18,7 +17,7 @@ MOST_BYTES = 500_000_000
 DAY_S = 86_400.0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Contents:
     """How many records a store holds, of which kinds, and how large they are."""
 

@@ -9,6 +9,7 @@ import attrs
 
 from sipml_core.cases import Attempt, Comparison
 from sipml_core.experiment import Experiment
+from sipml_core.fields import frozen
 from sipml_core.model import CaseResult
 from sipml_core.store.keys import trial_keys
 from sipml_core.store.resultstore import Record, ResultStore
@@ -16,7 +17,7 @@ from sipml_core.store.resultstore import Record, ResultStore
 _COLUMNS = {field.name for field in attrs.fields(CaseResult)}
 
 
-@attrs.frozen
+@frozen
 class EarlierRuns:
     """What a store has of the cases of an experiment; what could not run is tried again."""
 

@@ -16,14 +16,14 @@ import attrs
 
 from sipml_core.cases import Candidate, package_versions
 from sipml_core.experiment import Experiment, Interconnect, components_of, files_of
-from sipml_core.fields import sha256_of
+from sipml_core.fields import frozen, sha256_of
 from sipml_core.plugin import Component
 
 #: Files whose content decides what a package computes.
 _CODE = (".py", ".so", ".pyd", ".csv")
 
 
-@attrs.frozen
+@frozen
 class Keys:
     """Hashes of all that an answer depends on: options, files they name, and the code itself."""
 

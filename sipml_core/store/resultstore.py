@@ -15,6 +15,7 @@ import attrs
 
 from sipml_core import __version__
 from sipml_core.errors import ConfigError, brief
+from sipml_core.fields import frozen
 
 #: What was found about one question, as JSON has it.
 Answer = dict[str, Any]
@@ -26,7 +27,7 @@ FORMAT = 2
 _KEY = re.compile("[0-9a-f]{64}")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Record:
     """What is kept under one key."""
 
@@ -44,7 +45,7 @@ class Record:
         return "infeasible" in self.answer
 
 
-@attrs.frozen
+@frozen
 class ResultStore:
     """A folder of records; None: nothing is kept.
 

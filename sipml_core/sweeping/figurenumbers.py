@@ -6,6 +6,7 @@ from typing import Any
 
 import attrs
 
+from sipml_core.fields import frozen
 from sipml_core.model import OK, CaseResult
 from sipml_core.searching import SearchRow
 from sipml_core.sweeping.seriesrows import seconds_of
@@ -28,7 +29,7 @@ def _column(doc: str, unit: str = "") -> Any:
     return attrs.field(metadata={"doc": doc, "unit": unit})
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Number:
     """One point of one series. The fields are the columns of a study's CSV file."""
 

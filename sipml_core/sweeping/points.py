@@ -8,16 +8,14 @@ import math
 from collections.abc import Iterator, Mapping, Sequence
 from typing import Any
 
-import attrs
-
 from sipml_core.errors import ConfigError, shown
-from sipml_core.fields import option
+from sipml_core.fields import frozen, option
 
 #: A factor of the product: values that belong together, as changes by key, or a named point.
 Choice = tuple[dict[str, Any], "Point | None"]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Point:
     """A point that is written out, with a name: changes to every experiment of the sweep."""
 
@@ -27,7 +25,7 @@ class Point:
     label: str = option("", doc="what stands there instead of x; x gives the order")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SweepPoint:
     """One combination of values."""
 

@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 
 import attrs
 
-from sipml_core.fields import option
+from sipml_core.fields import frozen, option
 from sipml_core.searching import SearchRow
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Series:
     """One line of a figure."""
 

@@ -21,7 +21,7 @@ from sipml_core.experiment import (
     read_tables,
     structure,
 )
-from sipml_core.fields import FileText, between, one_of, option
+from sipml_core.fields import FileText, between, frozen, one_of, option
 from sipml_core.plugin import Registry
 from sipml_core.sweeping.conditions import holds
 from sipml_core.sweeping.figurenumbers import DRAWABLE, QUANTITIES
@@ -34,7 +34,7 @@ FORMATS = ("png", "svg", "pdf")
 MOST_COMBINATIONS = 1_000_000
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class FigureTable:
     """[figure]: what is drawn of a sweep."""
 
@@ -62,7 +62,7 @@ class FigureTable:
             one_of(*FORMATS)(self, attrs.fields(FigureTable).formats, kind)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Sweep:
     """A sweep: experiments, and the values that they are run with."""
 

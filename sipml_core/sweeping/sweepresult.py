@@ -8,6 +8,7 @@ from typing import Any
 import attrs
 
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.model import OK, CaseResult
 from sipml_core.searching import SearchRow
 from sipml_core.sweeping.figurenumbers import number_of
@@ -24,7 +25,7 @@ def is_line(label: str, name: str) -> bool:
     return label == name or label.startswith(f"{name}, ")
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SweepRow:
     """One run: one workload on one interconnect at one point."""
 
@@ -58,7 +59,7 @@ class SweepRow:
         return {**axes, "series": self.series, **result, **own, **self.options}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class SweepResult:
     """A finished sweep."""
 

@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator
 from typing import Any
 
-import attrs
-
 from sipml_core.cases import Reuse, compile_case
+from sipml_core.fields import frozen
 from sipml_core.plugin import Registry
 from sipml_core.validating.rows import (
     MeasuredRow,
@@ -26,7 +25,7 @@ _GIB = 2.0**30
 _SOURCES = {"simumax-b200": "SimuMax, B200", "zero": "ZeRO"}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Footprint:
     """Memory held against what was published. The fields are columns of footprints.csv."""
 

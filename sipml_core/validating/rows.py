@@ -9,6 +9,8 @@ from typing import Any
 
 import attrs
 
+from sipml_core.fields import frozen
+
 #: Constants of the software, the same for all sources: docs/gpu-models.md says what they were fitted to.
 HOST_US, HOST_COLLECTIVE_US, SLOWEST_SIGMA = 100.0, 20.0, 0.03
 
@@ -16,7 +18,7 @@ HOST_US, HOST_COLLECTIVE_US, SLOWEST_SIGMA = 100.0, 20.0, 0.03
 MAX_TASKS = 1.5e6
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class MeasuredRow:
     """One measurement."""
 

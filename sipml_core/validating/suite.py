@@ -6,13 +6,13 @@ import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
 
-import attrs
 import numpy as np
 
 from sipml_core.cases import Clock, CollectiveBench, Reuse, simulate_variants
 from sipml_core.errors import SipmlError
 from sipml_core.executing import Executor
 from sipml_core.experiment import read_communication, read_interconnect, structure
+from sipml_core.fields import frozen
 from sipml_core.model import SILENT, Cluster, Progress
 from sipml_core.plugin import Registry, load
 from sipml_core.store import Record, ResultStore, code_fingerprint
@@ -27,7 +27,7 @@ TIMES = ("predicted_us", "compute_us", "exposed_us", "tensor_exposed_us")
 MAX_WALL_S = 300.0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Prediction:
     """One row held against its measurement. The fields are columns of measured.csv."""
 
@@ -147,7 +147,7 @@ def _key(row: MeasuredRow) -> str:
     return hashlib.sha256(json.dumps(ran, sort_keys=True, default=repr).encode()).hexdigest()
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ErrorSummary:
     """Errors of some rows: predicted over measured, less 1."""
 

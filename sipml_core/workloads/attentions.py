@@ -11,6 +11,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from sipml_core.fields import frozen
 from sipml_core.model import Axis, Exchanged, Split
 from sipml_core.workloads import layers
 from sipml_core.workloads.builder import Axes, GraphBuilder
@@ -23,7 +24,7 @@ _HEADS = {**_TOKENS, "g": Split.HEAD}
 NORM_FLOPS, TURN_FLOPS = 6.0, 3.0
 
 
-@attrs.frozen
+@frozen
 class Projected:
     """Names of queries [n, s, g, r, e], keys [n, t, g, e] and values [n, t, g, c]."""
 

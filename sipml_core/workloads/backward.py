@@ -162,7 +162,7 @@ class _Backward:
         else:
             self._add_like(tensor.name, name)
             self.contributions[tensor.name].append(name)
-        return Operand(name, tuple(axis if axis.den > 1 else plain_axis(axis.dim) for axis in target.axes))
+        return Operand(name, _without_windows(target.axes))
 
     def _add_like(self, tensor: str, name: str) -> str:
         model = self.builder.tensors[tensor]
@@ -206,6 +206,8 @@ def _over_targets(
     dims = dict(op.dims)
     inverse: dict[str, Axis] = {}
     for target in targets:
+        if _without_windows(target.axes) is target.axes:
+            continue
         for axis, size in zip(target.axes, builder.shape(target.tensor), strict=True):
             if axis.dim is not None and axis != plain_axis(axis.dim) and axis.den == 1:
                 dims[axis.dim] = size
@@ -215,6 +217,14 @@ def _over_targets(
     return dims, [
         Operand(o.tensor, tuple(_through(axis, inverse, op.name) for axis in o.axes)) for o in operands
     ]
+
+
+def _without_windows(axes: tuple[Axis, ...]) -> tuple[Axis, ...]:
+    """Return the axes one to one; those that share positions (den > 1) as they are."""
+    for axis in axes:
+        if axis.den == 1 and axis is not plain_axis(axis.dim):
+            return tuple(each if each.den > 1 else plain_axis(each.dim) for each in axes)
+    return axes
 
 
 def inverse_window(axis: Axis) -> Axis:

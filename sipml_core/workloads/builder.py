@@ -5,9 +5,8 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from functools import cache
 
-import attrs
-
 from sipml_core.errors import ConfigError
+from sipml_core.fields import frozen
 from sipml_core.model import Axis, Exchanged, Op, Operand, Phase, Precision, Role, Split, Tensor, precision
 
 #: One axis of an operand: a dimension of the op, "*" for the whole axis, or an `Axis`.
@@ -16,7 +15,7 @@ AxisSpec = str | Axis
 Axes = str | Sequence[AxisSpec]
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Forward:
     """A forward op, and what its gradients need."""
 
@@ -124,7 +123,7 @@ class GraphBuilder:
         """
         kept = kept or {}
         for tensor, axes in writes.items():
-            shape = tuple(dims[axis] for axis in axes.split())
+            shape = tuple([dims[axis] for axis in axes.split()])
             element_bytes = kept.get(tensor, self.precision.activation_bytes)
             self.add(
                 tensor,
@@ -161,7 +160,13 @@ class GraphBuilder:
 
 def operand(tensor: str, axes: Axes) -> Operand:
     """An operand from the short form of its axes."""
-    return Operand(tensor, tuple(_axis(axis) for axis in (axes.split() if isinstance(axes, str) else axes)))
+    return Operand(tensor, _named_axes(axes) if isinstance(axes, str) else tuple(map(_axis, axes)))
+
+
+@cache
+def _named_axes(axes: str) -> tuple[Axis, ...]:
+    """Return the axes of a short form, always the same object: a model has few of them."""
+    return tuple(_axis(axis) for axis in axes.split())
 
 
 def _axis(axis: AxisSpec) -> Axis:

@@ -21,7 +21,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from sipml_core.errors import ConfigError, unknown
-from sipml_core.fields import between, file_path, float64_vector, option, read_table
+from sipml_core.fields import between, file_path, float64_vector, frozen, option, read_table
 from sipml_core.plugin import Convergence
 
 #: Samples in one unit of each measured amount: images of ImageNet in an epoch, and sequences of
@@ -34,7 +34,7 @@ SOURCE = "MLPerf reference convergence points, github.com/mlcommons/logging comm
 PAPER, NONE = "paper", "none"
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class Curve:
     """Measured points of one model: samples to the target at each global batch, batches rising."""
 
@@ -75,7 +75,7 @@ class Curve:
         )
 
 
-@attrs.frozen(kw_only=True, eq=False)
+@frozen(kw_only=True, eq=False)
 class AnchoredCurve:
     """The shape of a measured curve, scaled to pass through one known point."""
 

@@ -5,8 +5,7 @@ Dimensions as in `layers`; `x` experts, `k` rows of a token, one for each expert
 
 from __future__ import annotations
 
-import attrs
-
+from sipml_core.fields import frozen
 from sipml_core.model import Exchanged, Split
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.layers import INDEX_BYTES
@@ -17,7 +16,7 @@ _TOKENS = {"n": Split.SAMPLE, "s": Split.SPATIAL}
 ROUTER_FLOPS = 8.0
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ExpertPlan:
     """How the experts of a layer are run."""
 

@@ -4,31 +4,19 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
 from sipml_core.errors import ConfigError
-from sipml_core.fields import between, option
+from sipml_core.fields import between, frozen, option
 from sipml_core.model import ModelFlops, OpGraph, Plan
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads import layers
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.convergence import convergence_at, curve_option, load_curve, tokens_option
-from sipml_core.workloads.nearest import nearest_divisor, nearest_mp
-from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS
+from sipml_core.workloads.nearest import nearest_mp
+from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS, check_heads
 
 #: Layers and hidden size of the model whose convergence was measured as gpt3_175b (Brown et al. 2020).
 GPT3 = (96, 12288)
-
-
-def check_heads(options: Any, attribute: Any, heads: int) -> None:
-    """Validator: heads divide the hidden size."""
-    between(1, MAX_FEATURES)(options, attribute, heads)
-    if options.hidden % heads:
-        raise ConfigError(
-            f"{attribute.name} must divide hidden = {options.hidden}, got {heads}; "
-            f"nearest: {nearest_divisor(options.hidden, heads)}"
-        )
 
 
 class Gpt(Workload):
@@ -41,7 +29,7 @@ class Gpt(Workload):
     paper_anchor = (1024, 240_000.0)
     measured = "gpt3_175b"
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         """Defaults: GPT-2 medium (Radford et al. 2019, table 2) with sequence 1024."""
 
@@ -133,7 +121,7 @@ class Megatron(Gpt):
     #: Sequence parallelism is younger than the paper.
     sequence_parallel = False
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         """The preset; any of its values may be changed."""
 

@@ -6,6 +6,7 @@ from collections.abc import Mapping
 
 import attrs
 
+from sipml_core.fields import frozen
 from sipml_core.model import OpGraph, Split
 from sipml_core.workloads import layers
 from sipml_core.workloads.attentions import attention, token_norm
@@ -17,7 +18,7 @@ from sipml_core.workloads.modelshape import LEARNED, ModelShape
 _TOKENS = {"n": Split.SAMPLE, "s": Split.SPATIAL}
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class Execution:
     """How a graph is to be run, but for its batch."""
 

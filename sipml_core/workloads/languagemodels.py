@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import at_least, between, file_path, one_of, option
+from sipml_core.fields import at_least, between, file_path, frozen, one_of, option
 from sipml_core.model import ModelFlops, OpGraph, Plan
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads.convergence import (
@@ -31,7 +31,7 @@ from sipml_core.workloads.sizes import MAX_TOKENS
 USUAL_SEQUENCE = 8192
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelOptions:
     """How a model of a fixed shape is trained."""
 
@@ -249,7 +249,7 @@ class ConfiguredModel(LanguageModel):
     name = "hf"
     summary = "model of a config.json: llama, mixtral, qwen3_moe, deepseek_v3, gpt_oss, gpt2, bert or vit"
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options(ModelOptions):
         """The file comes with a model's published weights; keys that say nothing of its shape are ignored."""
 

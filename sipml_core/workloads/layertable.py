@@ -9,7 +9,7 @@ from typing import Any, ClassVar
 import attrs
 
 from sipml_core.errors import ConfigError
-from sipml_core.fields import between, one_of, option
+from sipml_core.fields import between, frozen, one_of, option
 from sipml_core.model import ModelFlops, OpGraph, Phase, Split
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads import layers, resnet
@@ -52,7 +52,7 @@ def _truth(doc: str) -> Any:
     return option(None, doc=doc)
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LayerRow:
     """One row of `layers`."""
 
@@ -104,7 +104,7 @@ class LayerTable(Workload):
     default_global_batch = 256
     measured: ClassVar[str] = ""
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         """What comes in is tokens if the first layer is an embedding, pictures if it is a convolution."""
 

@@ -4,15 +4,14 @@ from __future__ import annotations
 
 import math
 
-import attrs
-
+from sipml_core.fields import frozen
 from sipml_core.model import ModelFlops
 
 #: What a learned or computed position is.
 ROTARY, LEARNED = "rotary", "learned"
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class LatentAttention:
     """Queries, keys and values made of a short vector for each token (DeepSeek-V2, 2405.04434, 2.1)."""
 
@@ -25,7 +24,7 @@ class LatentAttention:
     rotary_size: int
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ExpertShape:
     """Experts of a layer, of which each token passes through a few."""
 
@@ -39,7 +38,7 @@ class ExpertShape:
     bias: bool = False
 
 
-@attrs.frozen(kw_only=True)
+@frozen(kw_only=True)
 class ModelShape:
     """A Transformer with one embedding and one head, as families of models differ."""
 

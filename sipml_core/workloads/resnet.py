@@ -9,9 +9,7 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
-from sipml_core.fields import between, option
+from sipml_core.fields import between, frozen, option
 from sipml_core.model import Axis, OpGraph, Split
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads.backward import training_step
@@ -35,7 +33,7 @@ class ResNet50(Workload):
     summary = "ResNet-50 v1.5, every layer, 25.6 million parameters"
     default_global_batch = 8192
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         """Images of ImageNet."""
 

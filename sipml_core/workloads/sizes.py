@@ -2,6 +2,12 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+from sipml_core.errors import ConfigError
+from sipml_core.fields import between
+from sipml_core.workloads.nearest import nearest_divisor
+
 #: Every layer is some ten ops, whose times and places are computed one by one.
 MAX_LAYERS = 1000
 #: Features of a token, and inner features of a layer.
@@ -14,3 +20,13 @@ MAX_CLASSES = 2**24
 MAX_PIXELS = 2**16
 #: Experts of a layer.
 MAX_EXPERTS = 2**16
+
+
+def check_heads(options: Any, attribute: Any, heads: int) -> None:
+    """Validator: heads divide the hidden size."""
+    between(1, MAX_FEATURES)(options, attribute, heads)
+    if options.hidden % heads:
+        raise ConfigError(
+            f"{attribute.name} must divide hidden = {options.hidden}, got {heads}; "
+            f"nearest: {nearest_divisor(options.hidden, heads)}"
+        )

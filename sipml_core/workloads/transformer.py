@@ -4,17 +4,14 @@ from __future__ import annotations
 
 from typing import Any
 
-import attrs
-
-from sipml_core.fields import between, option
+from sipml_core.fields import between, frozen, option
 from sipml_core.model import OpGraph
 from sipml_core.plugin import Convergence, Workload
 from sipml_core.workloads import layers
 from sipml_core.workloads.backward import training_step
 from sipml_core.workloads.builder import GraphBuilder
 from sipml_core.workloads.convergence import convergence_at, curve_option, load_curve, tokens_option
-from sipml_core.workloads.gpt import check_heads
-from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS
+from sipml_core.workloads.sizes import MAX_CLASSES, MAX_FEATURES, MAX_LAYERS, MAX_TOKENS, check_heads
 
 
 class Transformer(Workload):
@@ -29,7 +26,7 @@ class Transformer(Workload):
     summary = "encoder-decoder Transformer, 356 million parameters by default"
     default_global_batch = 1024
 
-    @attrs.frozen(kw_only=True)
+    @frozen(kw_only=True)
     class Options:
         """Sequence lengths: 256 tokens on either side, as in Shallue et al. 2018."""
 
