@@ -115,4 +115,5 @@ def _joined(
         demand=demand,
         count=count,
         kept=kept,
+        same=False,
     )

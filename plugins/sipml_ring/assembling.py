@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import attrs
 import numpy as np
 from numpy.typing import NDArray
 
@@ -11,6 +10,10 @@ from sipml_ring import kernel
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.lightpaths import Lightpaths
 from sipml_ring.ring_plan import RingPlan
+
+
+#: Pairs that wait, where there are none.
+_NOBODY = np.empty(0, np.int32)
 
 
 def assemble(
@@ -23,21 +26,22 @@ def assemble(
     proved: bool | None = None,
 ) -> RingPlan:
     """Return the plan of what a kernel returned for these circuits before and these `waits`."""
-    circuits, total = planned.circuits, planned.count.sum(axis=1)  # total: circuits of each pair
-    dark_us = np.where(planned.kept < total, control.reconfiguration_us, 0.0)
+    circuits = planned.circuits
+    given = kernel.capacities(planned, control.circuit_gbps, control.reconfiguration_us)
+    dark_us = given.dark_us
     if control.retuning is not None:
         times_us = control.retuning.circuit_times_us(
             before, circuits, gpus=control.gpus, segments=control.segments
         )
-        dark_us = np.zeros(len(total))
+        dark_us = np.zeros(len(circuits.src))
         np.maximum.at(dark_us, circuits.pair, times_us)  # the slowest circuit of each pair
 
-    return RingPlan(
+    return RingPlan.made(
         gpus=control.gpus,
         src=circuits.src,
         dst=circuits.dst,
-        gbps=total * control.circuit_gbps,
-        kept_gbps=planned.kept * control.circuit_gbps,
+        gbps=given.gbps,
+        kept_gbps=given.kept_gbps,
         dark_us=dark_us,
         control=control,
         traffic=traffic,
@@ -63,8 +67,7 @@ def followed(
 
     All but the demands is taken from that plan, so that nothing needs to be compared or checked again.
     """
-    return attrs.evolve(
-        previous.settled(),
+    return previous.settled().with_fields(
         traffic=traffic,
         algorithm=algorithm,
         demand=planned.demand,
@@ -76,6 +79,8 @@ def followed(
 
 def _waits_now(planned: kernel.Planned, waited: NDArray[np.int32] | None) -> NDArray[np.int32]:
     """Return for how many plans, this one included, each pair without a circuit has waited. [unserved]"""
+    if not len(planned.unserved):
+        return _NOBODY
     waits_now = np.ones(len(planned.unserved), np.int32)
     if waited is not None:
         waits_now += waited[planned.unserved]
@@ -104,6 +109,11 @@ def waits(traffic: TrafficMatrix, previous: RingPlan | None) -> NDArray[np.int32
     """Return for how many plans each pair has waited; None: no pair has. [traffic pairs]"""
     if previous is None or len(previous.unserved) == 0 or traffic.pairs == 0:
         return None
+    if traffic.src is previous.traffic.src:  # the same pairs
+        result = np.zeros(traffic.pairs, np.int32)
+        result[previous.unserved] = previous.waited
+        return result
+
     # at: row of `traffic` where each pair that waited should be; same: whether it is there.
     key = previous.traffic.key[previous.unserved]
     at = np.minimum(np.searchsorted(traffic.key, key), traffic.pairs - 1)

@@ -235,6 +235,8 @@ class RingCircuits(CircuitControl):
         With conversion, no segment carries more circuits than wavelengths, and no sender uses an index
         twice. Port limits follow: all circuits that leave, or reach, a GPU in one direction share a segment.
         """
+        if self._is_sound(plan):
+            return
         check_form(self, plan)
         # A plan that repeats has the circuits of one period, and says after how many GPUs.
         circuits, period = getattr(plan, "period_circuits", None), getattr(plan, "period", self.segments)
@@ -261,6 +263,18 @@ class RingCircuits(CircuitControl):
             kernel.check(part, circuits)
         except ConfigError as error:
             raise PluginError(f"the plan cannot exist: {error}") from None
+
+    def _is_sound(self, plan: CircuitPlan) -> bool:
+        """Return whether a plan keeps all rules, by one look in C; False: it must be looked at rule by rule."""
+        circuits = getattr(plan, "period_circuits", None)
+        if not isinstance(circuits, Lightpaths) or getattr(plan, "period", None) != self.segments:
+            return False
+        if plan.gpus != self.gpus or plan.kept_gbps is None or plan.dark_us is None:
+            return False
+        if plan.src is not circuits.src or plan.dst is not circuits.dst:  # as in a plan that was made here
+            return False
+        given = kernel.Capacities(plan.gbps, plan.kept_gbps, plan.dark_us)
+        return kernel.is_sound(self, circuits, self.circuit_gbps, given)
 
     def _repeats(self, plan: CircuitPlan, period: int) -> bool:
         """Return whether a turn by `period` takes the capacities of a plan to themselves."""

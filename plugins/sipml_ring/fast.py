@@ -27,7 +27,7 @@ def ring_fast(
         planned = kernel.fast(control, traffic, waited, before)
         if later is not None and _is_free(control):
             planned = with_later(control, planned, traffic, later)
-        if previous is not None and previous.period == period and planned.all_kept(before):
+        if planned.same and previous is not None and previous.period == period:
             return followed(previous, "ring-fast", traffic, planned, waited)
         return assemble("ring-fast", control, traffic, planned, before, waited)
 

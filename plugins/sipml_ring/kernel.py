@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Any
+from threading import local
+from typing import Any, NamedTuple
 from weakref import WeakKeyDictionary
 
 import attrs
@@ -31,10 +32,22 @@ class Planned:
     #: Largest minimum of circuits / demand over the served pairs without the continuity rule.
     ceiling: float
 
-    def all_kept(self, previous: Lightpaths | None) -> bool:
-        """Return whether these are the circuits of the previous plan: as many, and all of them kept."""
-        circuits = len(self.circuits.pair)
-        return previous is not None and len(previous.pair) == circuits == self.kept.sum()
+    #: These are the circuits of the previous plan.
+    same: bool
+
+
+class Capacities(NamedTuple):
+    """What circuits give their pairs."""
+
+    #: Once everything has settled, and from the start. [pairs] [Gbps]
+    gbps: NDArray[np.float64]
+    kept_gbps: NDArray[np.float64]
+    #: How long new circuits are dark. [pairs] [us]
+    dark_us: NDArray[np.float64]
+
+
+#: Below, wavelengths / demand would overflow, and bisection on it never end.
+LEAST_DEMAND = 1e-200  # as in ring.h
 
 
 def fast(
@@ -44,9 +57,9 @@ def fast(
     previous: Lightpaths | None,
 ) -> Planned:
     """Return the plan of ``ring-fast``."""
-    inputs, out = _Inputs(), _Outputs(control, traffic, previous)
-    ring, demand = inputs.ring(control), inputs.demand(traffic, waited)
-    status = lib.sipring_fast(ring, demand, inputs.circuits(previous), out.plan)
+    known, out = _KNOWN, _Outputs(control, traffic, previous)
+    demand = known.demand_of(traffic, waited)
+    status = lib.sipring_fast(known.ring_of(control), demand, known.circuits_of(previous), out.plan)
     return out.result(status, control, traffic)
 
 
@@ -87,6 +100,40 @@ def check(control: Ring, circuits: Lightpaths) -> None:
             f"circuit {k} (pair row {circuits.pair[k]}, direction {circuits.direction[k]}, "
             f"wavelength {circuits.index[k]}): {_text(status)}"
         )
+
+
+def capacities(planned: Planned, circuit_gbps: float, reconfiguration_us: float) -> Capacities:
+    """Return what planned circuits give their pairs, of which new ones are dark for so long."""
+    pairs = len(planned.kept)
+    if not pairs:
+        return Capacities(np.empty(0), np.empty(0), np.empty(0))
+    values = np.empty((3, pairs))
+    base = ffi.cast("double *", ffi.from_buffer(values))
+    count, kept = (ffi.from_buffer("int32_t[]", each) for each in (planned.count, planned.kept))
+    lib.sipring_capacities(
+        pairs, count, kept, circuit_gbps, reconfiguration_us, base, base + pairs, base + 2 * pairs
+    )
+    values.flags.writeable = False
+    return Capacities(*values)
+
+
+def is_sound(control: Ring, circuits: Lightpaths, circuit_gbps: float, given: Capacities) -> bool:
+    """Return whether circuits can exist beside each other, and are what the capacities of the pairs say.
+
+    False where that must be looked at more closely: see `RingCircuits.check`.
+    """
+    if not len(given.gbps):
+        return False
+    if not len(given.gbps) == len(given.kept_gbps) == len(given.dark_us) == len(circuits.src):
+        return False
+    gbps, kept_gbps, dark_us = (ffi.from_buffer("double[]", values) for values in given)
+    known = _KNOWN
+    status = lib.sipring_check_plan(
+        known.ring_of(control), known.circuits_of(circuits), circuit_gbps, gbps, kept_gbps, dark_us, known.bad
+    )
+    if status == lib.SIPRING_EMEMORY:
+        raise MemoryError
+    return bool(status == lib.SIPRING_OK)
 
 
 #: C structs of rings and of circuits, which are asked for again with every plan.
@@ -152,52 +199,106 @@ class _Inputs:
         )
 
 
+class _Known(local):
+    """What was handed to a kernel last, for it is often asked again for the same; of each thread its own."""
+
+    def __init__(self) -> None:
+        self.bad = ffi.new("int64_t *")
+        self._control: Ring | None = None
+        self._ring: Any = None
+        self._circuits: Lightpaths | None = None
+        self._paths: Any = None
+        self._demand = ffi.new("sipring_demand *")
+        #: Arrays that the demand points to.
+        self._src: NDArray[np.int32] | None = None
+        self._dst: NDArray[np.int32] | None = None
+
+    def ring_of(self, control: Ring) -> Any:
+        if control is not self._control:
+            self._control, self._ring = control, _Inputs().ring(control)
+        return self._ring
+
+    def circuits_of(self, circuits: Lightpaths | None) -> Any:
+        if circuits is None:
+            return ffi.NULL
+        if circuits is not self._circuits:
+            self.circuits_are(circuits, _Inputs().circuits(circuits))
+        return self._paths
+
+    def circuits_are(self, circuits: Lightpaths, paths: Any) -> None:
+        """Take note of the C struct of circuits, which lives as long as they are the last ones."""
+        self._circuits, self._paths = circuits, paths
+
+    def demand_of(self, traffic: TrafficMatrix, waited: NDArray[np.int32] | None) -> Any:
+        demand = self._demand
+        if not traffic.pairs:
+            return _Inputs().demand(traffic, waited)
+        if traffic.src is not self._src or traffic.dst is not self._dst:
+            self._src, self._dst = traffic.src, traffic.dst
+            demand.pairs = len(self._src)
+            demand.src = ffi.from_buffer("int32_t[]", self._src)
+            demand.dst = ffi.from_buffer("int32_t[]", self._dst)
+        demand.demand = ffi.from_buffer("double[]", traffic.demand)
+        demand.waited = ffi.NULL if waited is None else ffi.from_buffer("int32_t[]", waited)
+        return demand
+
+
+_KNOWN = _Known()
+
+
 class _Outputs:
     """Memory for the plan that a kernel writes."""
 
     def __init__(self, control: Ring, traffic: TrafficMatrix, previous: Lightpaths | None) -> None:
-        self.rows = rows = traffic.pairs + (len(previous.src) if previous else 0)
+        pairs, self.previous = traffic.pairs, previous
+        self.rows = rows = pairs + (len(previous.src) if previous else 0)
         self.circuits = circuits = control.segments * (control.clockwise + control.counterclockwise)
-        #: Of rows: demand; then of rows: src, dst, count (two each), kept; of demands: unserved; of circuits:
-        #: pair, direction, index.
         self.demand = np.empty(rows + 1)
-        self.numbers = np.empty(5 * rows + traffic.pairs + 3 * circuits + 1, np.int32)
-        self.plan = plan = ffi.new("sipring_plan *", {"demand": ffi.from_buffer("double[]", self.demand)})
-        plan.src = base = ffi.from_buffer("int32_t[]", self.numbers)
-        plan.dst = base + rows
-        plan.count = base + 2 * rows
-        plan.kept = base + 4 * rows
-        plan.pair = base + 5 * rows
-        plan.direction = base + (5 * rows + circuits)
-        plan.index = base + (5 * rows + 2 * circuits)
-        plan.unserved = base + (5 * rows + 3 * circuits)
+        #: As laid out by `sipring_lay_out`.
+        self.numbers = np.empty(lib.sipring_numbers(rows, circuits, pairs) + 1, np.int32)
+        self.base = ffi.from_buffer("int32_t[]", self.numbers)
+        self.plan = ffi.new("sipring_plan *")
+        lib.sipring_lay_out(self.plan, rows, circuits, self.base, ffi.from_buffer("double[]", self.demand))
 
     def result(self, status: int, control: Ring, traffic: TrafficMatrix) -> Planned:
         if status == lib.SIPRING_EMEMORY:
             raise MemoryError
         if status != lib.SIPRING_OK:
             raise ConfigError(_explain(status, int(self.plan.bad), control, traffic))
-        pairs, circuits, rows, numbers = self.plan.pairs, self.plan.circuits, self.rows, self.numbers
+        plan, rows, numbers = self.plan, self.rows, self.numbers
+        numbers.flags.writeable = self.demand.flags.writeable = False
+        pairs, same = plan.pairs, bool(plan.same)
         first = 5 * rows + 3 * self.circuits  # of those without a circuit
-
-        def of_circuits(number: int) -> NDArray[np.int32]:
-            start = 5 * rows + number * self.circuits
-            return numbers[start : start + circuits]
-
         return Planned(
-            circuits=Lightpaths(
-                src=numbers[:pairs],
-                dst=numbers[rows : rows + pairs],
-                pair=of_circuits(0),
-                direction=of_circuits(1),
-                index=of_circuits(2),
-            ),
+            circuits=self.previous if same and self.previous else self._lightpaths(),
             demand=self.demand[:pairs],
             count=numbers[2 * rows : 2 * rows + 2 * pairs].reshape(-1, 2),
             kept=numbers[4 * rows : 4 * rows + pairs],
-            unserved=numbers[first : first + self.plan.unpaired],
-            ceiling=self.plan.ceiling,
+            unserved=numbers[first : first + plan.unpaired],
+            ceiling=plan.ceiling,
+            same=same,
         )
+
+    def _lightpaths(self) -> Lightpaths:
+        """Return the circuits that were planned."""
+        plan, rows, numbers = self.plan, self.rows, self.numbers
+        pairs, circuits, start = plan.pairs, plan.circuits, 5 * rows
+        pair, direction, index = (
+            numbers[first : first + circuits]
+            for first in (start, start + self.circuits, start + 2 * self.circuits)
+        )
+        found = Lightpaths(
+            src=numbers[:pairs], dst=numbers[rows : rows + pairs], pair=pair, direction=direction, index=index
+        )
+        if pairs:  # they are the next ones to be asked for
+            struct = [pairs, plan.src, plan.dst, circuits, plan.pair, plan.direction, plan.index]
+            _KNOWN.circuits_are(found, ffi.new("sipring_circuits *", struct))
+        return found
+
+
+def small_demand(demand: float) -> str:
+    """Return why a demand below `LEAST_DEMAND` is refused."""
+    return f"demands on the ring must be at least {LEAST_DEMAND:g}, got {demand}; any unit will do"
 
 
 def _text(status: int) -> str:
@@ -205,6 +306,8 @@ def _text(status: int) -> str:
 
 
 def _explain(status: int, bad: int, control: Ring, traffic: TrafficMatrix) -> str:
+    if status == lib.SIPRING_EPAIRS and 0 < traffic.demand[bad] < LEAST_DEMAND:
+        return small_demand(float(traffic.demand.min()))
     if status == lib.SIPRING_EREACH:
         src, dst = int(traffic.src[bad]), int(traffic.dst[bad])
         return (

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from functools import cached_property
+from operator import attrgetter
 from typing import Any
 
 import attrs
@@ -47,13 +48,28 @@ class RingPlan(CircuitPlan):
     #: The plan repeats after so many GPUs; all of them if it does not.
     period: int
 
+    @classmethod
+    def made(cls, **fields: Any) -> RingPlan:
+        """Return a plan of all its fields: arrays that the kernel has written, of the right type and shape.
+
+        Nothing of it is converted; it is checked as every plan is (`RingCircuits.check`).
+        """
+        plan = object.__new__(cls)
+        for name, value in fields.items():
+            object.__setattr__(plan, name, value)
+        return plan
+
+    def with_fields(self, **changes: Any) -> RingPlan:
+        """Return the same plan but for some fields, see `made`."""
+        return RingPlan.made(**dict(zip(_FIELDS, _fields_of(self), strict=True)) | changes)
+
     def stays(self, previous: CircuitPlan) -> bool:
         """Return whether every pair has the wavelengths that it had, and nothing is dark."""
         if not isinstance(previous, RingPlan):
             return False
         if self.period_circuits is previous.period_circuits and self.kept_gbps is self.gbps is previous.gbps:
-            return not self.dark_us.any()  # made from that plan
-        if not np.array_equal(self.kept_gbps, self.gbps):
+            return not np.count_nonzero(self.dark_us)  # made from that plan
+        if self.kept_gbps.tobytes() != self.gbps.tobytes():
             return False
         mine, before = self.period_circuits, previous.period_circuits
         if self.period != previous.period:
@@ -130,7 +146,7 @@ class RingPlan(CircuitPlan):
         """Return the same plan with everything tuned: nothing dark."""
         if self.kept_gbps is self.gbps:
             return self
-        return attrs.evolve(self, kept_gbps=self.gbps, dark_us=np.zeros(len(self.src)))
+        return self.with_fields(kept_gbps=self.gbps, dark_us=np.zeros(len(self.src)))
 
     def rows(self) -> Iterator[dict[str, Any]]:
         """Yield one record per pair; wavelengths of a direction as a list of indices."""
@@ -182,3 +198,8 @@ class RingPlan(CircuitPlan):
         from sipml_ring.picture import draw_ring
 
         draw_ring(self.control, self.circuits, axes, title=self.algorithm)
+
+
+#: Of a plan.
+_FIELDS = tuple(field.name for field in attrs.fields(RingPlan))
+_fields_of = attrgetter(*_FIELDS)

@@ -14,7 +14,7 @@ from sipml_core.engine.session import Session
 from sipml_core.engine.stall import stalled
 from sipml_core.errors import ConfigError, PluginError
 from sipml_core.fields import float64_vector, frozen
-from sipml_core.model import sorted_unique
+from sipml_core.model import finite_not_negative, sorted_unique
 
 #: Decisions in a row that may leave a backlog and move nothing, before the run counts as stalled.
 _FRUITLESS = 10_000
@@ -50,6 +50,8 @@ class CircuitSettings:
         """Refuse settings of some circuits that are no capacities or times."""
         for name in ("gbps", "kept_gbps", "dark_us"):
             values = getattr(self, name)[circuits]
+            if finite_not_negative(values):
+                continue
             fine = (values >= 0) & (values < np.inf)
             if not fine.all():
                 bad = int(np.argmin(fine))
@@ -114,6 +116,21 @@ class _PendingCapacity:
     #: Numbers among the circuits.
     circuits: NDArray[np.intp]
     gbps: NDArray[np.float64]
+
+
+def _by_span(
+    circuits: NDArray[np.intp], dark_us: NDArray[np.float64]
+) -> list[tuple[float, NDArray[np.intp]]]:
+    """Return each time for which circuits are dark, the shortest first, and the circuits that are. [us]
+
+    >>> [(us, circuits.tolist()) for us, circuits in _by_span(np.array([3, 4, 8]), np.array([9.0, 5.0, 9.0]))]
+    [(5.0, [4]), (9.0, [3, 8])]
+    """
+    if not len(circuits):
+        return []
+    if (dark_us == dark_us[0]).all():  # as a rule
+        return [(float(dark_us[0]), circuits)]
+    return [(span_us, circuits[dark_us == span_us]) for span_us in sorted_unique(dark_us).tolist()]
 
 
 class Circuits:
@@ -191,8 +208,9 @@ class Circuits:
         sent_bytes = carried_bytes - self._carried_bytes
         np.maximum(sent_bytes, 0.0, out=sent_bytes)
         backlog_bytes = session.backlog_bytes()[self._first :]
-        first, sent = self._instants == 0, bool(sent_bytes.max(initial=0.0) > 0)
-        busy = sent or bool(backlog_bytes.max(initial=0.0) > 0)
+        # Neither has negative entries: some are positive where some are not 0.
+        first, sent = self._instants == 0, np.count_nonzero(sent_bytes) > 0
+        busy = sent or np.count_nonzero(backlog_bytes) > 0
         if not first and not busy and not session.moving:
             raise stalled(session, self.capacity_gbps)
         if (first or busy or asked) and self._driver:
@@ -222,8 +240,7 @@ class Circuits:
         now_us = self._session.now_us
         self._pending = [
             _PendingCapacity(now_us + span_us, same, settings.gbps[same])
-            for span_us in sorted_unique(dark_us).tolist()
-            for same in [later[dark_us == span_us]]
+            for span_us, same in _by_span(later, dark_us)
         ]
 
     def _set(self, circuits: NDArray[np.intp], gbps: NDArray[np.float64]) -> None:
@@ -233,8 +250,9 @@ class Circuits:
 
     def _count_fruitless(self, sent: bool) -> None:
         session = self._session
-        stuck = not session.moving and session.events == self._events_before and not sent
+        events = session.events
+        stuck = not sent and events == self._events_before and not session.moving
         self._fruitless = self._fruitless + 1 if stuck else 0
-        self._events_before = session.events
+        self._events_before = events
         if self._fruitless >= _FRUITLESS:
             raise stalled(session, self.capacity_gbps)

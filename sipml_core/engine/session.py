@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 
 from sipml_core.errors import SipmlError
 from sipml_core.fields import at_least, frozen, positive
-from sipml_core.model import LinkSamples, Network, RelayedTasks, TaskGraph, Timeline
+from sipml_core.model import LinkSamples, Network, RelayedTasks, TaskGraph, Timeline, finite_not_negative
 
 #: Events within this of the earliest, relatively, happen together.
 SAME_TIME = 1e-12
@@ -173,5 +173,7 @@ def _refuse_mismatch(tasks: TaskGraph | RelayedTasks, network: Network) -> None:
 
 def check_capacity(gbps: NDArray[np.float64]) -> None:
     """Refuse capacities that are negative or not finite."""
+    if finite_not_negative(np.asarray(gbps, dtype=np.float64)):
+        return
     if not (np.isfinite(gbps) & (gbps >= 0)).all():
         raise SipmlError("link capacities must be finite and not negative")

@@ -15,6 +15,7 @@ from sipml_core.model.circuits import (
     SharedMedia,
     at_rows,
     check_form,
+    finite_not_negative,
 )
 from sipml_core.model.circuitview import CircuitView, ViewPlan, job_circuits
 from sipml_core.model.cluster import MAX_GPUS, Cluster
@@ -153,6 +154,7 @@ __all__ = [
     "at_rows",
     "check_form",
     "check_routes",
+    "finite_not_negative",
     "hashed_choice",
     "job_circuits",
     "op_work",

@@ -271,10 +271,25 @@ class CircuitPlan:
         axes.figure.colorbar(image, ax=axes, label="capacity [Gbps]")
 
 
-#: Relative error of a capacity that is a whole number of circuits.
-_TOLERANCE = 1e-9
 #: Bits of an infinite float64.
 _INFINITY = np.uint64(0x7FF0_0000_0000_0000)
+
+
+def finite_not_negative(values: NDArray[np.float64]) -> bool:
+    """Return whether no value is negative, infinite or NaN, in one pass; False for -0.0, too.
+
+    Floats that are finite and not negative sort like their bits, below those of infinity; all others are
+    above.
+
+    >>> some = ([], [0.0, 2.0], [1.0, np.nan], [-1.0], [np.inf])
+    >>> [finite_not_negative(np.array(values)) for values in some]
+    [True, True, False, False, False]
+    """
+    return bool(np.maximum.reduce(values.view(np.uint64), initial=np.uint64(0)) < _INFINITY)
+
+
+#: Relative error of a capacity that is a whole number of circuits.
+_TOLERANCE = 1e-9
 
 
 def check_form(control: CircuitControl, plan: CircuitPlan) -> None:
@@ -287,9 +302,8 @@ def check_form(control: CircuitControl, plan: CircuitPlan) -> None:
             continue
         if not len(values) == len(plan.src) == len(plan.dst):
             raise PluginError(f"the plan has {len(values)} {name} for {len(plan.src)} pairs")
-        # First whether anything is wrong at all, in one pass: every plan is looked at. Floats that are finite
-        # and not negative sort like their bits, below those of infinity; all others are above.
-        if len(values) and values.view(np.uint64).max() >= _INFINITY:
+        # First whether anything is wrong at all, in one pass: every plan is looked at.
+        if not finite_not_negative(values):
             _refuse(plan, ~(np.isfinite(values) & (values >= 0)), f"{name} is negative or not finite")
     if not len(plan.src):
         return

@@ -83,6 +83,20 @@ class TrafficMatrix:
         src, dst = np.nonzero(dense != 0)
         return cls.from_pairs(dense.shape[0], src, dst, dense[src, dst])
 
+    def with_demand(self, demand: NDArray[np.float64]) -> TrafficMatrix:
+        """Return other demands of the same pairs, whose arrays are shared. [pairs]
+
+        They must be positive and finite, and may not be written to afterwards: nothing is checked or copied,
+        for a driver of circuits asks for this at every decision instant.
+        """
+        demand.flags.writeable = False
+        made = object.__new__(TrafficMatrix)
+        for name, value in (
+            ("gpus", self.gpus), ("src", self.src), ("dst", self.dst), ("key", self.key), ("demand", demand)
+        ):  # fmt: skip
+            object.__setattr__(made, name, value)
+        return made
+
     @property
     def pairs(self) -> int:
         return len(self.src)

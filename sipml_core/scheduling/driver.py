@@ -23,6 +23,7 @@ from sipml_core.model import (
     ViewPlan,
 )
 from sipml_core.plugin import DemandForecast, PlansAhead, Scheduler
+from sipml_core.scheduling.circuittraffic import CircuitTraffic, circuit_traffic
 from sipml_core.scheduling.demandrules import BYTES, DemandRule, interval_bytes
 
 if TYPE_CHECKING:
@@ -36,36 +37,6 @@ Places = slice | NDArray[np.intp]
 def job_bytes(network: Network, tasks: TaskGraph) -> NDArray[np.float64]:
     """Bytes that the whole job sends over each circuit. [circuits]"""
     return network.link_bytes(tasks.size_bytes)[network.first_circuit :]
-
-
-def circuit_traffic(network: Network, demand: NDArray[np.float64]) -> TrafficMatrix:
-    """Demands on the circuits of a network, as a matrix.
-
-    To 36 binary digits: those that are equal but for rounding are equal, so that the last digit of a sum does
-    not decide which of them a scheduler serves first.
-    """
-    demand = to_36_digits(demand)
-    asked = demand > 0
-    return TrafficMatrix(
-        gpus=network.gpus,
-        src=network.circuit_src[asked],
-        dst=network.circuit_dst[asked],
-        demand=demand[asked],
-    )
-
-
-def to_36_digits(demand: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return numbers rounded to 36 binary digits, those half way between two to the even one.
-
-    >>> to_36_digits(np.array([1.0, 1 + 2.0**-35, 1 + 2.0**-36, 1 + 3 * 2.0**-36, 0.0])).tolist()
-    [1.0, 1.0000000000291038, 1.0, 1.0000000000582077, 0.0]
-    """
-    # Of 53 digits the last 17 go. Half of the one before, less one if it is even, carries into it, and from
-    # the largest fraction into the exponent, as it should.
-    bits = demand.view(np.int64)
-    bits = bits + ((bits >> 17) & 1) + 0xFFFF
-    bits &= ~0x1FFFF
-    return bits.view(np.float64)
 
 
 def refuse_control(scheduler: Scheduler, control: CircuitControl) -> None:
@@ -195,6 +166,7 @@ class ScheduledCircuits:
         self.scheduler = scheduler
         self.estimator = estimator
         self.network = network
+        self._traffic = CircuitTraffic(network)
         #: Pairs that its circuits join, as of a `PairIndex`, ascending. [circuits]
         self._keys = _circuit_keys(network)
         #: All pairs of the job, also where `network` has only those that stand for all.
@@ -225,6 +197,7 @@ class ScheduledCircuits:
         """
         other = copy.copy(self)
         other.network, other._keys = network, _circuit_keys(network)
+        other._traffic = CircuitTraffic(network)
         other._settled = other._placed = None
         if estimator is not None:
             other.estimator = estimator
@@ -296,7 +269,7 @@ class ScheduledCircuits:
             port_gbps = self.control.circuits_per_gpu * self.control.circuit_gbps
             most_bytes = interval_bytes(port_gbps, self.control.interval_us)
             demand = self.rule.weighted(demand, self._gates, most_bytes)
-        traffic = circuit_traffic(self.network, demand)
+        traffic = self._traffic(demand)
         return _plan_or_stay(self.scheduler, self.control, traffic, previous, later)
 
     def _settings(self, plan: CircuitPlan, *, at_start: bool) -> CircuitSettings:

@@ -32,12 +32,13 @@ static int mark(const sipring_ring *g, const sipring_circuits *c, int64_t k, uns
     int d = c->direction[k];
     size_t width = (size_t)(g->wavelengths[0] > g->wavelengths[1] ? g->wavelengths[0] : g->wavelengths[1]);
     int32_t src = c->src[c->pair[k]], dst = c->dst[c->pair[k]], from = d == 0 ? src : dst, to = d == 0 ? dst : src;
-    for (int32_t at = from; at != to; at = at + 1 == g->gpus ? 0 : at + 1) {
-        size_t segment = (size_t)d * (size_t)g->gpus + (size_t)(at % segments(g));
+    int32_t n = segments(g), hops = to - from + (to < from) * g->gpus;
+    for (int32_t at = from % n; hops > 0; hops--, at = at + 1 == n ? 0 : at + 1) {
+        size_t segment = (size_t)d * (size_t)n + (size_t)at;
         if (!g->continuous && ++load[segment] > g->wavelengths[d]) return 0;
         if (g->continuous && used[segment * width + (size_t)c->index[k]]++) return 0;
     }
-    if (!g->continuous && used[((size_t)d * (size_t)g->gpus + (size_t)src) * width + (size_t)c->index[k]]++) return 0;
+    if (!g->continuous && used[((size_t)d * (size_t)n + (size_t)src) * width + (size_t)c->index[k]]++) return 0;
     return 1;
 }
 
@@ -45,8 +46,8 @@ int sipring_check(const sipring_ring *g, const sipring_circuits *circuits, int64
 {
     if (!ring_ok(g)) return SIPRING_ERING;
     size_t width = (size_t)(g->wavelengths[0] > g->wavelengths[1] ? g->wavelengths[0] : g->wavelengths[1]);
-    unsigned char *used = calloc(2 * (size_t)g->gpus * width + 1, 1);
-    int32_t *load = calloc(2 * (size_t)g->gpus, sizeof(int32_t));
+    unsigned char *used = calloc(2 * (size_t)segments(g) * width + 1, 1);
+    int32_t *load = calloc(2 * (size_t)segments(g), sizeof(int32_t));
     int status = used && load ? SIPRING_OK : SIPRING_EMEMORY;
     for (int64_t k = 0; k < circuits->circuits && status == SIPRING_OK; k++) {
         *bad = k;
@@ -55,6 +56,35 @@ int sipring_check(const sipring_ring *g, const sipring_circuits *circuits, int64
     }
     free(used);
     free(load);
+    return status;
+}
+
+/* A number that is not negative, infinite or NaN. */
+static int finite(double x) { return x >= 0 && x - x == 0; }
+
+static int pair_ok(const sipring_ring *g, const sipring_circuits *c, int64_t p)
+{
+    int32_t src = c->src[p], dst = c->dst[p];
+    if (src < 0 || src >= segments(g) || dst < 0 || dst >= g->gpus || src == dst) return 0;
+    return p == 0 || c->src[p - 1] < src || (c->src[p - 1] == src && c->dst[p - 1] < dst);
+}
+
+int sipring_check_plan(const sipring_ring *g, const sipring_circuits *circuits, double circuit_gbps, const double *gbps,
+                       const double *kept_gbps, const double *dark_us, int64_t *bad)
+{
+    int status = sipring_check(g, circuits, bad);
+    if (status != SIPRING_OK) return status;
+    int32_t *held = calloc((size_t)circuits->pairs + 1, sizeof(int32_t));
+    if (!held) return SIPRING_EMEMORY;
+    for (int64_t k = 0; k < circuits->circuits; k++) held[circuits->pair[k]]++;
+    for (int64_t p = 0; p < circuits->pairs && status == SIPRING_OK; p++) {
+        *bad = p;
+        if (!pair_ok(g, circuits, p)) status = SIPRING_EPAIRS;
+        /* A pair without a circuit could be one that nothing can join: its capacity is not looked at here. */
+        else if (held[p] == 0 || gbps[p] != held[p] * circuit_gbps || !finite(gbps[p])) status = SIPRING_ECIRCUITS;
+        else if (!finite(kept_gbps[p]) || kept_gbps[p] > gbps[p] || !finite(dark_us[p])) status = SIPRING_ECIRCUITS;
+    }
+    free(held);
     return status;
 }
 

@@ -57,7 +57,7 @@ static int merge(net_t *net, const sipring_demand *demand, const sipring_circuit
         }
         if (kp <= kq) {
             *bad = p;
-            if (!(demand->demand[p] > 0) || demand->demand[p] - demand->demand[p] != 0) return SIPRING_EPAIRS;
+            if (!(demand->demand[p] >= SIPRING_LEAST_DEMAND) || demand->demand[p] - demand->demand[p] != 0) return SIPRING_EPAIRS;
             r->demand = demand->demand[p];
             r->waited = demand->waited ? demand->waited[p] : 0;
             if (r->waited < 0) return SIPRING_EPAIRS;

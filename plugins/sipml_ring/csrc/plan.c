@@ -273,8 +273,9 @@ static int solve(net_t *net, int follow, double *ceiling)
     return net_fill(net);
 }
 
-static void emit(const net_t *net, sipring_plan *plan)
+static void emit(const net_t *net, const sipring_circuits *previous, sipring_plan *plan)
 {
+    int64_t kept_in_all = 0;
     plan->pairs = plan->circuits = plan->unpaired = 0;
     for (int32_t row = 0; row < net->rows; row++) {
         const row_t *r = &net->row[row];
@@ -299,16 +300,48 @@ static void emit(const net_t *net, sipring_plan *plan)
         plan->dst[p] = r->dst;
         plan->demand[p] = r->demand;
         plan->kept[p] = (int32_t)kept;
+        kept_in_all += kept;
         plan->pairs++;
     }
+    plan->same = previous && previous->pairs == plan->pairs && previous->circuits == plan->circuits &&
+                 kept_in_all == plan->circuits;
 }
 
-static int finish(net_t *net, sipring_plan *plan)
+static int finish(net_t *net, const sipring_circuits *previous, sipring_plan *plan)
 {
     net_restore(net);
     if (!net->continuous && net_assign_senders(net) != SIPRING_OK) return SIPRING_EMEMORY;
-    emit(net, plan);
+    emit(net, previous, plan);
     return SIPRING_OK;
+}
+
+int64_t sipring_numbers(int64_t rows, int64_t circuits, int64_t demands)
+{
+    return (3 + DIRECTIONS) * rows + 3 * circuits + demands;
+}
+
+void sipring_lay_out(sipring_plan *plan, int64_t rows, int64_t circuits, int32_t *numbers, double *demand)
+{
+    plan->src = numbers;
+    plan->dst = plan->src + rows;
+    plan->count = plan->dst + rows;
+    plan->kept = plan->count + DIRECTIONS * rows;
+    plan->pair = plan->kept + rows;
+    plan->direction = plan->pair + circuits;
+    plan->index = plan->direction + circuits;
+    plan->unserved = plan->index + circuits;
+    plan->demand = demand;
+}
+
+void sipring_capacities(int64_t pairs, const int32_t *count, const int32_t *kept, double gbps, double us,
+                        double *pair_gbps, double *kept_gbps, double *dark_us)
+{
+    for (int64_t p = 0; p < pairs; p++) {
+        int32_t all = count[DIRECTIONS * p] + count[DIRECTIONS * p + 1];
+        pair_gbps[p] = all * gbps;
+        kept_gbps[p] = kept[p] * gbps;
+        dark_us[p] = kept[p] < all ? us : 0;
+    }
 }
 
 int sipring_fast(const sipring_ring *ring, const sipring_demand *demand, const sipring_circuits *previous,
@@ -317,7 +350,7 @@ int sipring_fast(const sipring_ring *ring, const sipring_demand *demand, const s
     net_t net;
     int status = net_build(&net, ring, demand, previous, &plan->bad);
     if (status == SIPRING_OK) status = solve(&net, previous && previous->circuits > 0, &plan->ceiling);
-    if (status == SIPRING_OK) status = finish(&net, plan);
+    if (status == SIPRING_OK) status = finish(&net, previous, plan);
     net_free(&net);
     return status;
 }
@@ -358,7 +391,7 @@ int sipring_complete(const sipring_ring *ring, const sipring_demand *demand, con
     if (status == SIPRING_OK) status = adopt(&net, start, &plan->bad);
     if (status == SIPRING_OK && net.continuous && previous) status = net_relabel(&net);
     if (status == SIPRING_OK) status = net_fill(&net);
-    if (status == SIPRING_OK) status = finish(&net, plan);
+    if (status == SIPRING_OK) status = finish(&net, previous, plan);
     net_free(&net);
     return status;
 }
@@ -400,7 +433,7 @@ int sipring_colour(const sipring_ring *ring, const sipring_demand *demand, const
         }
     }
     if (status == SIPRING_OK) status = net_fill(&net);
-    if (status == SIPRING_OK) status = finish(&net, plan);
+    if (status == SIPRING_OK) status = finish(&net, previous, plan);
     net_free(&net);
     return status;
 }

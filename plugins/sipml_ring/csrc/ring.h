@@ -20,13 +20,14 @@ enum {
     SIPRING_OK = 0,
     SIPRING_EMEMORY = -1,   /* out of memory */
     SIPRING_ERING = -2,     /* size, period, reach or number of wavelengths out of range */
-    SIPRING_EPAIRS = -3,    /* pairs not ascending, out of range, a demand not positive, or a wait negative; see `bad` */
+    SIPRING_EPAIRS = -3,    /* pairs not ascending, out of range, a demand too small, or a wait negative; see `bad` */
     SIPRING_EREACH = -4,    /* a pair out of reach in both directions; see `bad` */
     SIPRING_ECIRCUITS = -5, /* a circuit names no such pair, direction or index; see `bad` */
     SIPRING_ECONFLICT = -6  /* two circuits share an index on a segment; see `bad` */
 };
 
 #define SIPRING_MAX_WAVELENGTHS 4096 /* per direction */
+#define SIPRING_LEAST_DEMAND 1e-200 /* below, wavelengths / demand would overflow, and bisection on it never end */
 
 typedef struct {
     int32_t gpus;
@@ -40,7 +41,7 @@ typedef struct {
 typedef struct {
     int64_t pairs;
     const int32_t *src, *dst;
-    const double *demand;  /* [pairs], positive, any unit */
+    const double *demand;  /* [pairs], at least SIPRING_LEAST_DEMAND, any unit */
     const int32_t *waited; /* [pairs] plans for which the pair has waited, or NULL: none has */
 } sipring_demand;
 
@@ -54,7 +55,7 @@ typedef struct {
     const int32_t *index;
 } sipring_circuits;
 
-/* Output, allocated by the caller. Row arrays hold demand.pairs + previous.pairs, circuit arrays
+/* Output, allocated by the caller: see sipring_lay_out. Row arrays hold demand.pairs + previous.pairs, circuit arrays
  * period * (wavelengths[0] + wavelengths[1]), `unserved` demand.pairs elements. */
 typedef struct {
     int64_t pairs; /* rows that hold at least one circuit, ascending by (src, dst) */
@@ -68,9 +69,19 @@ typedef struct {
     int32_t *index;
     int64_t unpaired; /* demands without a circuit */
     int32_t *unserved; /* their rows in the demand */
+    int32_t same;     /* 1: the circuits are those of the previous plan; 0: they are not, or there is none */
     double ceiling;   /* largest minimum of circuits / demand without the continuity rule, over the served pairs */
     int64_t bad;      /* row or circuit that an error code speaks of */
 } sipring_plan;
+
+/* Room of a plan of so many rows, circuits and demands: `numbers` for sipring_numbers of them, `demand` for the rows. */
+int64_t sipring_numbers(int64_t rows, int64_t circuits, int64_t demands);
+void sipring_lay_out(sipring_plan *plan, int64_t rows, int64_t circuits, int32_t *numbers, double *demand);
+
+/* What circuits, count [pairs][2] of which kept [pairs] were there before, give each pair: capacity, that of those which
+ * were there, and for how long others are dark (0: there are none), if each has `gbps` and a new one is dark for `us`. */
+void sipring_capacities(int64_t pairs, const int32_t *count, const int32_t *kept, double gbps, double us,
+                        double *pair_gbps, double *kept_gbps, double *dark_us);
 
 /* The plan that maximises the minimum of circuits / demand, then leaves no wavelength idle that a demanded pair can
  * use, then keeps what it can of `previous` (NULL: nothing). */
@@ -90,6 +101,11 @@ int sipring_colour(const sipring_ring *ring, const sipring_demand *demand, const
 /* SIPRING_OK if no index is used twice on a segment of one direction (converted: if no segment carries more circuits
  * than it has wavelengths, and no sender uses an index twice); else a code, and *bad: the offending circuit. */
 int sipring_check(const sipring_ring *ring, const sipring_circuits *circuits, int64_t *bad);
+
+/* SIPRING_OK if circuits pass sipring_check, their pairs ascend, and they are what the capacities of the pairs say:
+ * [pairs] gbps in all, of which kept_gbps are lit at once and the others dark for dark_us. Else a code. */
+int sipring_check_plan(const sipring_ring *ring, const sipring_circuits *circuits, double circuit_gbps, const double *gbps,
+                       const double *kept_gbps, const double *dark_us, int64_t *bad);
 
 const char *sipring_strerror(int status);
 
