@@ -219,18 +219,56 @@ static int32_t lowest_row(const net_t *net)
     return lowest;
 }
 
+/* States come again where the lowest row has no circuit: another gives its last one for it, and takes it back. */
+typedef struct {
+    uint64_t *held; /* [rows][2][words] circuits before step `at`; NULL: not kept yet */
+    int64_t at;
+    int32_t worst; /* the row that was lifted then */
+    int found;
+} loop_t;
+
+enum { FIRST_KEPT = 16 };
+
+/* Before a step: if its circuits are those before an earlier one, the steps between repeat until the last. Returns after
+ * how many steps in all the circuits are those that they would be after `steps`; -1: out of memory. Brent's algorithm. */
+static int64_t steps_of_loop(const net_t *net, loop_t *loop, int32_t worst, int64_t step, int64_t steps)
+{
+    size_t size = sizeof(uint64_t) * (size_t)net->rows * DIRECTIONS * (size_t)net->words;
+    if (loop->found || step < FIRST_KEPT) return steps;
+    if (loop->held && worst == loop->worst && memcmp(loop->held, net->held, size) == 0) {
+        loop->found = 1;
+        return step + (steps - step) % (step - loop->at);
+    }
+    if (loop->held && step < 2 * loop->at) return steps;
+    if (!loop->held && !(loop->held = malloc(size))) return -1;
+    memcpy(loop->held, net->held, size);
+    loop->at = step;
+    loop->worst = worst;
+    return steps;
+}
+
 int net_climb(net_t *net, double ceiling)
 {
     int64_t steps = 200 + 4000000 / (net->rows + 1);
+    int status = SIPRING_OK;
+    loop_t loop = {.held = NULL};
     for (int64_t step = 0; step < steps; step++) {
         int32_t worst = net->rank.node ? rank_lowest(&net->rank) : lowest_row(net);
         double low = worst < 0 ? ceiling : ratio(&net->row[worst]);
+        if (low == 0 && net->continuous) {
+            if ((steps = steps_of_loop(net, &loop, worst, step, steps)) < 0) status = SIPRING_EMEMORY;
+            if (step >= steps) break;
+        }
         if (low >= ceiling * (1 - 1e-9) || !net_lift(net, worst, low * (1 + 1e-9))) break;
         /* Kept in order from the first that was lifted on: often there is none. */
-        if (!net->rank.node && rank_open(&net->rank, net->row, net->rows)) return SIPRING_EMEMORY;
+        if (!net->rank.node && rank_open(&net->rank, net->row, net->rows)) {
+            status = SIPRING_EMEMORY;
+            break;
+        }
     }
     rank_close(&net->rank);
-    return SIPRING_OK;
+    free(loop.held);
+    return status;
 }
 
 /* Ratio in the upper half, row in the lower: one comparison, ties by row. Positive floats sort like their bits;
