@@ -11,7 +11,6 @@ from sipml_ring.circuits import RingCircuits
 from sipml_ring.lightpaths import Lightpaths
 from sipml_ring.ring_plan import RingPlan
 
-
 #: Pairs that wait, where there are none.
 _NOBODY = np.empty(0, np.int32)
 

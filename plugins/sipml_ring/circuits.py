@@ -265,7 +265,7 @@ class RingCircuits(CircuitControl):
             raise PluginError(f"the plan cannot exist: {error}") from None
 
     def _is_sound(self, plan: CircuitPlan) -> bool:
-        """Return whether a plan keeps all rules, by one look in C; False: it must be looked at rule by rule."""
+        """Return whether a plan keeps all rules, by one look in C; False: look at it rule by rule."""
         circuits = getattr(plan, "period_circuits", None)
         if not isinstance(circuits, Lightpaths) or getattr(plan, "period", None) != self.segments:
             return False

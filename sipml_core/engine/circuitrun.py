@@ -156,7 +156,10 @@ class Circuits:
         self._pending: list[_PendingCapacity] = []
         #: The settings in force, where nothing of them is dark at first: the same again change nothing.
         self._settled: CircuitSettings | None = None
-        self._carried_bytes = np.zeros(len(session.network.link_gbps) - self._first)
+        #: Bytes that each link had carried at the last decision. [links]
+        self._carried_bytes = np.zeros(len(session.network.link_gbps))
+        #: Circuits.
+        self._count = len(session.network.link_gbps) - self._first
         self._fruitless = 0
         self._events_before = -1
         self.decisions = 0
@@ -204,18 +207,18 @@ class Circuits:
 
     def _decide(self, asked: bool) -> None:
         session = self._session
-        carried_bytes = session.carried_bytes()[self._first :]
-        sent_bytes = carried_bytes - self._carried_bytes
-        np.maximum(sent_bytes, 0.0, out=sent_bytes)
-        backlog_bytes = session.backlog_bytes()[self._first :]
-        # Neither has negative entries: some are positive where some are not 0.
-        first, sent = self._instants == 0, np.count_nonzero(sent_bytes) > 0
-        busy = sent or np.count_nonzero(backlog_bytes) > 0
+        traffic = session.traffic_since(self._carried_bytes)
+        first, sent = self._instants == 0, traffic.sent
+        busy = sent or traffic.waits
         if not first and not busy and not session.moving:
             raise stalled(session, self.capacity_gbps)
         if (first or busy or asked) and self._driver:
-            self._carried_bytes = carried_bytes
+            self._carried_bytes = traffic.carried_bytes
             self.decisions += 1
+            sent_bytes, backlog_bytes = (
+                traffic.sent_bytes[self._first :],
+                traffic.backlog_bytes[self._first :],
+            )
             self._apply(self._driver.decide(session.now_us, sent_bytes, backlog_bytes))
         self._count_fruitless(sent)
 
@@ -223,7 +226,7 @@ class Circuits:
         if settings is None or (settings is self._settled and not self._pending):
             return
         # What stays as it is has been checked: there may be very many circuits, and few that change.
-        settings.check_length(len(self._carried_bytes))
+        settings.check_length(self._count)
         later = settings.not_kept
         settings.check_values(later)
         # Circuits that reach their settled capacity later, and how much later.

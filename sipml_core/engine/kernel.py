@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from sipml_core.engine.session import (
     ActiveTransfers,
+    LinkTraffic,
     Recording,
     State,
     check_capacity,
@@ -250,6 +251,14 @@ class KernelSession:
     def backlog_bytes(self) -> NDArray[np.float64]:
         return self._per_link(self._lib.engine_backlog)
 
+    def traffic_since(self, before_bytes: NDArray[np.float64]) -> LinkTraffic:
+        links = len(before_bytes)
+        rows = np.empty((3, max(links, 1)))
+        carried = self._ffi.cast("double *", self._ffi.from_buffer(rows))
+        before = self._ffi.from_buffer("double[]", before_bytes)
+        told = self._lib.engine_traffic(self._run, before, carried, carried + links, carried + 2 * links)
+        return LinkTraffic(rows[0], rows[1], rows[2], told & 1 > 0, told & 2 > 0)
+
     def _per_link(self, read: Any) -> NDArray[np.float64]:
         result = np.empty(len(self.network.link_gbps))
         read(self._run, self._ffi.from_buffer("double[]", result))
@@ -286,6 +295,37 @@ class KernelSession:
             **recorded,
             **copies,
         )
+
+
+class AskedDemand:
+    """Demands on circuits that are above 0, to 36 binary digits, and whether the same circuits were before.
+
+    Demands are rounded so that those which are equal but for rounding are equal.
+    """
+
+    def __init__(self, circuits: int) -> None:
+        extension = _extension()
+        self._ffi, self._asked_of = extension.ffi, extension.lib.engine_asked
+        self._circuits = circuits
+        #: Whether each circuit was asked for. [circuits]
+        self.asked = np.zeros(circuits, np.bool_)
+        self._mask = self._ffi.from_buffer("uint8_t[]", self.asked.view(np.uint8))
+        self._same = self._ffi.new("int32_t *")
+
+    def __call__(self, demand: NDArray[np.float64]) -> tuple[NDArray[np.float64], bool]:
+        """Return the demands of circuits that are asked for [asked], and whether these are the last ones.
+
+        The first time those before are none.
+        """
+        values, ffi = np.empty(self._circuits), self._ffi
+        count = self._asked_of(
+            self._circuits,
+            ffi.from_buffer("double[]", demand),
+            self._mask,
+            ffi.from_buffer("double[]", values),
+            self._same,
+        )
+        return values[:count], self._same[0] == 1
 
 
 def critical_path_us(

@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 from sipml_core.engine.session import (
     SAME_TIME,
     ActiveTransfers,
+    LinkTraffic,
     Recording,
     State,
     check_capacity,
@@ -444,6 +445,14 @@ class ReferenceSession:
             transfer = node - self.tasks.compute_tasks
             self._add(backlog, transfer, float(self.tasks.size_bytes[transfer]))
         return backlog
+
+    def traffic_since(self, before_bytes: NDArray[np.float64]) -> LinkTraffic:
+        carried_bytes, backlog_bytes = self.carried_bytes(), self.backlog_bytes()
+        sent_bytes = np.maximum(carried_bytes - before_bytes, 0.0)
+        sent, waits = (
+            bool((each[self.network.first_circuit :] > 0).any()) for each in (sent_bytes, backlog_bytes)
+        )
+        return LinkTraffic(carried_bytes, sent_bytes, backlog_bytes, sent, waits)
 
     def _add(self, per_link: NDArray[np.float64], transfer: int, size_bytes: float) -> None:
         for link, weight in self._route(transfer).items():

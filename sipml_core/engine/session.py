@@ -5,7 +5,7 @@ from __future__ import annotations
 import enum
 import math
 import weakref
-from typing import Protocol
+from typing import NamedTuple, Protocol
 
 import attrs
 import numpy as np
@@ -64,6 +64,18 @@ def link_samples(
     return LinkSamples(at_us=at_us, carried_bytes=carried)
 
 
+class LinkTraffic(NamedTuple):
+    """What a decision on circuits starts from. Arrays are [links]."""
+
+    carried_bytes: NDArray[np.float64]
+    #: Of these, since an earlier moment; never below 0.
+    sent_bytes: NDArray[np.float64]
+    backlog_bytes: NDArray[np.float64]
+    #: Some circuit has carried something since then; something waits for one.
+    sent: bool
+    waits: bool
+
+
 class Session(Protocol):
     """One run. Arrays over links are [links], in the order of the `Network`."""
 
@@ -116,6 +128,9 @@ class Session(Protocol):
 
     def backlog_bytes(self) -> NDArray[np.float64]:
         """Bytes queued or unfinished on the pairs that cross each link."""
+
+    def traffic_since(self, before_bytes: NDArray[np.float64]) -> LinkTraffic:
+        """What links have carried since they had carried so much, and what waits for them."""
 
     def waits(self) -> NDArray[np.int32]:
         """Predecessors that have not ended yet. [nodes]"""

@@ -4,10 +4,10 @@ In: traffic that was sent or waits. Out: a `CircuitPlan` made by a scheduler, as
 Imports `engine`, `plugin` and what is below them.
 """
 
+from sipml_core.scheduling.circuittraffic import circuit_traffic
 from sipml_core.scheduling.demandrules import BYTES, GATING, DemandRule, rules_to_try
 from sipml_core.scheduling.driver import (
     ScheduledCircuits,
-    circuit_traffic,
     crowded,
     fewest_circuits,
     job_bytes,

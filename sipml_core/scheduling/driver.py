@@ -172,12 +172,13 @@ class ScheduledCircuits:
         #: All pairs of the job, also where `network` has only those that stand for all.
         self.planned_network = network
         self.rule = rule
+        self._weighs = rule != BYTES
         #: Whether each circuit joins a gating pair. [circuits]
         self._gates = np.isin(self._keys, () if gates is None else gates)
         self.replan_above = replan_above
         refuse_control(scheduler, control)
-        #: Of the pairs of a plan, their keys, and `_places` of them: often the next plan has the same pairs.
-        self._placed: tuple[NDArray[np.int64], Places, Places] | None = None
+        #: Ends of the pairs of a plan, and `_places` of them: often the next plan has the same pairs.
+        self._placed: tuple[tuple[bytes, bytes], Places, Places] | None = None
         self.plan = self._plan(total_bytes, None)
         #: Plans made, and decision instants at which the one in force was kept unasked.
         self.plans = 1
@@ -226,7 +227,7 @@ class ScheduledCircuits:
             sent_bytes=sent_bytes,
             backlog_bytes=backlog_bytes,
         )
-        if not demand.any():
+        if not np.count_nonzero(demand):
             return None
         if self._still_serves(demand):
             self.kept += 1
@@ -265,7 +266,7 @@ class ScheduledCircuits:
 
         `later`: traffic that comes later, see `planned`.
         """
-        if self.rule != BYTES:
+        if self._weighs:
             port_gbps = self.control.circuits_per_gpu * self.control.circuit_gbps
             most_bytes = interval_bytes(port_gbps, self.control.interval_us)
             demand = self.rule.weighted(demand, self._gates, most_bytes)
@@ -276,34 +277,35 @@ class ScheduledCircuits:
         from sipml_core.engine import CircuitSettings  # here: plugins load this room, and need no engine
 
         at, named = self._places(plan)
-
-        def spread(values: NDArray[np.float64]) -> NDArray[np.float64]:
-            result = np.zeros(len(self._keys))
-            result[at] = values[named]
-            return result
-
-        gbps = spread(plan.gbps)
+        # Of each circuit of the network, those that the plan does not name with 0. [3, circuits]
+        values = np.zeros((3, len(self._keys)))
+        gbps, kept_gbps, dark_us = values
+        gbps[at] = plan.gbps[named]
         if at_start:
             return CircuitSettings.at_once(gbps)
         if self.control.all_dark:
-            dark = np.full(len(gbps), self.control.reconfiguration_us)
-            return CircuitSettings(gbps=gbps, kept_gbps=np.zeros(len(gbps)), dark_us=dark)
+            dark_us[:] = self.control.reconfiguration_us
+            return CircuitSettings(gbps=gbps, kept_gbps=kept_gbps, dark_us=dark_us)
         assert plan.kept_gbps is not None
         assert plan.dark_us is not None
-        return CircuitSettings(gbps=gbps, kept_gbps=spread(plan.kept_gbps), dark_us=spread(plan.dark_us))
+        kept_gbps[at], dark_us[at] = plan.kept_gbps[named], plan.dark_us[named]
+        return CircuitSettings(gbps=gbps, kept_gbps=kept_gbps, dark_us=dark_us)
 
     def _places(self, plan: CircuitPlan) -> tuple[Places, Places]:
         """Return where the circuits of a plan stand among those of the network, and which of them do."""
-        if self._placed is None or not np.array_equal(plan.key, self._placed[0]):
+        pairs = plan.src.tobytes(), plan.dst.tobytes()
+        if self._placed is None or pairs != self._placed[0]:
             at: Places = slice(None)
             named: Places = slice(None)
             if not np.array_equal(plan.key, self._keys):
                 at = np.searchsorted(self._keys, plan.key)
                 at[at == len(self._keys)] = 0
                 there = self._keys[at] == plan.key if len(self._keys) else np.zeros(0, np.bool_)
-                named = np.flatnonzero(there)
-                at = at[named]
-            self._placed = plan.key, at, named
+                named = slice(None)
+                if not there.all():
+                    named = np.flatnonzero(there)
+                    at = at[named]
+            self._placed = pairs, at, named
         return self._placed[1:]
 
 

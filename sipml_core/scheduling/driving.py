@@ -10,10 +10,10 @@ from numpy.typing import NDArray
 
 from sipml_core.model import Fabric, Network, TaskGraph
 from sipml_core.plugin import DemandForecast, Estimator, Scheduler
+from sipml_core.scheduling.circuittraffic import circuit_traffic
 from sipml_core.scheduling.demandrules import BYTES, DemandRule
 from sipml_core.scheduling.driver import (
     ScheduledCircuits,
-    circuit_traffic,
     crowded,
     job_bytes,
     refuse_unserved,

@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 from sipml_core.fields import format_us, frozen
 from sipml_core.model import CircuitParts, CircuitPlan, CircuitView, Network
 from sipml_core.plugin import DemandForecast, PlansAhead
+from sipml_core.scheduling.circuittraffic import circuit_traffic
 from sipml_core.scheduling.driver import (
     ScheduledCircuits,
-    circuit_traffic,
     left_circuits,
     unserved_pairs,
 )

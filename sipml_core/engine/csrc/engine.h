@@ -153,6 +153,14 @@ void engine_carried(const engine *run, double *bytes);
 /* Bytes not yet sent of transfers that have joined, summed over the pairs that cross each link, [links]. */
 void engine_backlog(const engine *run, double *bytes);
 
+/* Both, and what links have carried since they had carried `before`, never below 0; [links] each. Returns 1 if a circuit has
+ * carried some since, plus 2 if bytes wait for one. */
+int engine_traffic(const engine *run, const double *before, double *carried, double *sent, double *backlog);
+
+/* Demands of circuits, rounded to 36 binary digits: those that are above 0 one after the other in `values` [circuits]; returns
+ * how many. `asked` [circuits] says which they were the last time, and afterwards, which they are; *same: 1 if the same. */
+int64_t engine_asked(int64_t circuits, const double *demand, uint8_t *asked, double *values, int32_t *same);
+
 /* Predecessors that each node still waits for, [tasks + transfers]. */
 void engine_waits(const engine *run, int32_t *waits);
 
