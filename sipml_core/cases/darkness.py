@@ -49,6 +49,10 @@ def _dark_parts(settings: CircuitSettings) -> list[tuple[float, float]]:
     dark = np.flatnonzero(settings.gbps > settings.kept_gbps)
     lost_gbps, dark_us = settings.gbps[dark] - settings.kept_gbps[dark], settings.dark_us[dark]
     total_gbps = float(settings.gbps.sum())
+    if not len(dark):
+        return []
+    if dark_us[0] > 0 and (dark_us == dark_us[0]).all():  # as a rule
+        return [(float(dark_us[0]), float(lost_gbps.sum()) / total_gbps)]
     return [
         (span, float(lost_gbps[dark_us == span].sum()) / total_gbps)
         for span in sorted_unique(dark_us[dark_us > 0]).tolist()

@@ -18,6 +18,8 @@ from sipml_core.model import finite_not_negative, sorted_unique
 
 #: Decisions in a row that may leave a backlog and move nothing, before the run counts as stalled.
 _FRUITLESS = 10_000
+#: More circuits than are looked at sooner than those of them that change.
+_MANY = 1024
 
 
 @frozen(kw_only=True, eq=False)
@@ -46,10 +48,12 @@ class CircuitSettings:
                     f"the circuit driver must set {name} of {circuits} circuits, got {len(values)}"
                 )
 
-    def check_values(self, circuits: NDArray[np.intp]) -> None:
-        """Refuse settings of some circuits that are no capacities or times."""
+    def check_values(self, circuits: NDArray[np.intp] | None = None) -> None:
+        """Refuse settings of some circuits, or of all, that are no capacities or times."""
         for name in ("gbps", "kept_gbps", "dark_us"):
-            values = getattr(self, name)[circuits]
+            values = getattr(self, name)
+            if circuits is not None:
+                values = values[circuits]
             if finite_not_negative(values):
                 continue
             fine = (values >= 0) & (values < np.inf)
@@ -57,7 +61,7 @@ class CircuitSettings:
                 bad = int(np.argmin(fine))
                 raise PluginError(
                     f"the circuit driver's {name} must be finite and not negative, "
-                    f"got {values[bad]} for circuit {circuits[bad]}"
+                    f"got {values[bad]} for circuit {bad if circuits is None else circuits[bad]}"
                 )
 
     @property
@@ -225,10 +229,11 @@ class Circuits:
     def _apply(self, settings: CircuitSettings | None) -> None:
         if settings is None or (settings is self._settled and not self._pending):
             return
-        # What stays as it is has been checked: there may be very many circuits, and few that change.
         settings.check_length(self._count)
         later = settings.not_kept
-        settings.check_values(later)
+        # What stays as it is has been checked: there may be very many circuits, and few that change.
+        many = self._count > _MANY
+        settings.check_values(later if many else None)
         # Circuits that reach their settled capacity later, and how much later.
         later = later[settings.dark_us[later] > 0]
         dark_us = settings.dark_us[later]
@@ -238,7 +243,8 @@ class Circuits:
             gbps = gbps.copy()
             gbps[later] = settings.kept_gbps[later]
         changed = np.flatnonzero(gbps != self.capacity_gbps[self._first :])
-        settings.check_values(changed)
+        if many:
+            settings.check_values(changed)
         self._set(changed, gbps[changed])
         now_us = self._session.now_us
         self._pending = [

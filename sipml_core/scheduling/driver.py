@@ -30,6 +30,9 @@ if TYPE_CHECKING:
     from sipml_core.engine import CircuitSettings
 
 
+#: So many sets of pairs that plans had are known again, at most.
+PLACES_KEPT = 64
+
 #: Places in an array: all, or some.
 Places = slice | NDArray[np.intp]
 
@@ -177,8 +180,8 @@ class ScheduledCircuits:
         self._gates = np.isin(self._keys, () if gates is None else gates)
         self.replan_above = replan_above
         refuse_control(scheduler, control)
-        #: Ends of the pairs of a plan, and `_places` of them: often the next plan has the same pairs.
-        self._placed: tuple[tuple[bytes, bytes], Places, Places] | None = None
+        #: By the ends of the pairs of a plan, `_places` of them: often a later plan has the same pairs.
+        self._placed: dict[tuple[bytes, bytes], tuple[Places, Places]] = {}
         self.plan = self._plan(total_bytes, None)
         #: Plans made, and decision instants at which the one in force was kept unasked.
         self.plans = 1
@@ -199,7 +202,7 @@ class ScheduledCircuits:
         other = copy.copy(self)
         other.network, other._keys = network, _circuit_keys(network)
         other._traffic = CircuitTraffic(network)
-        other._settled = other._placed = None
+        other._settled, other._placed = None, {}
         if estimator is not None:
             other.estimator = estimator
             left = left_circuits(self.network, network)
@@ -294,7 +297,7 @@ class ScheduledCircuits:
     def _places(self, plan: CircuitPlan) -> tuple[Places, Places]:
         """Return where the circuits of a plan stand among those of the network, and which of them do."""
         pairs = plan.src.tobytes(), plan.dst.tobytes()
-        if self._placed is None or pairs != self._placed[0]:
+        if pairs not in self._placed:
             at: Places = slice(None)
             named: Places = slice(None)
             if not np.array_equal(plan.key, self._keys):
@@ -305,8 +308,10 @@ class ScheduledCircuits:
                 if not there.all():
                     named = np.flatnonzero(there)
                     at = at[named]
-            self._placed = pairs, at, named
-        return self._placed[1:]
+            if len(self._placed) >= PLACES_KEPT:
+                self._placed.clear()
+            self._placed[pairs] = at, named
+        return self._placed[pairs]
 
 
 def _circuit_keys(network: Network) -> NDArray[np.int64]:

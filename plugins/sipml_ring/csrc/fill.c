@@ -14,9 +14,10 @@ static int add_any(net_t *net, int32_t row)
     return net_add(net, row, first) || net_add(net, row, !first);
 }
 
-/* A row that holds `index` on segment s. */
+/* The row that holds `index` on segment s, where it is not idle. */
 static int32_t holder(const net_t *net, int d, int32_t s, int32_t index)
 {
+    if (net->owner[d]) return net->owner[d][64 * s * net->words + index];
     for (int32_t back = 0; back < net->reach; back++) {
         int32_t u = s - back < 0 ? s - back + net->n : s - back;
         for (int32_t k = net->from[d][u]; k < net->from[d][u + 1]; k++) {

@@ -109,6 +109,9 @@ static int sort_rows(net_t *net, int d)
     return SIPRING_OK;
 }
 
+/* So many owners in each direction, at most, are written down as circuits come; on larger rings whoever asks looks. */
+enum { MOST_OWNERS = 1 << 13 };
+
 /* The next `count` elements of `size` bytes in a block of memory, from a multiple of 8 on. With `block` NULL only *used is
  * raised: by how much memory there must be. */
 static void *part(char *block, size_t *used, size_t count, size_t size)
@@ -130,6 +133,8 @@ static size_t lay_out(net_t *net, char *block, size_t most, int previous)
     for (int d = 0; d < DIRECTIONS; d++) {
         net->free_mask[d] = part(block, &used, n * words, sizeof(uint64_t));
         net->room[d] = part(block, &used, n, sizeof(int32_t));
+        net->owner[d] = NULL;
+        if (64 * n * words <= MOST_OWNERS) net->owner[d] = part(block, &used, 64 * n * words, sizeof(int32_t));
         net->by_start[d] = part(block, &used, most, sizeof(int32_t));
         net->from[d] = part(block, &used, n + 1, sizeof(int32_t));
     }
@@ -273,7 +278,12 @@ static void flip(net_t *net, int32_t row, int d, int32_t index)
 
 void net_take(net_t *net, int32_t row, int d, int32_t index)
 {
+    const row_t *r = &net->row[row];
     flip(net, row, d, index);
+    for (int32_t k = 0, s = r->start[d]; net->owner[d] && k < r->hops[d]; k++) {
+        net->owner[d][64 * s * net->words + index] = row;
+        if (++s == net->n) s = 0;
+    }
     net->row[row].count[d]++;
     if (net->rank.node) rank_note(&net->rank, row);
 }

@@ -16,6 +16,7 @@ typedef struct {
     int past; /* the previous plan has circuits: some bit of `before` is set */
     row_t *row;
     uint64_t *free_mask[DIRECTIONS]; /* [n][words] idle wavelengths of each segment (continuous) */
+    int32_t *owner[DIRECTIONS];      /* [n][64 words] the row on each segment and index that is not idle; NULL: large ring */
     int32_t *room[DIRECTIONS];       /* [n] how many (converted) */
     uint64_t *held, *before;         /* [rows][2][words] indices now, and in the previous plan (NULL: there is none) */
     int32_t *by_start[DIRECTIONS];   /* rows that may use the direction, by (start, -hops) */
