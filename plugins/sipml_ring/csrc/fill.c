@@ -178,27 +178,36 @@ int net_lift(net_t *net, int32_t row, double floor)
     return add_any(net, row) || way(net, row, first, floor) || way(net, row, !first, floor);
 }
 
+/* A row that asks: what comes first of it in the order below, its demand, and its number. */
+typedef struct {
+    uint64_t rank; /* longest waiting first, then fewest segments */
+    double demand;
+    int32_t row;
+} claim_t;
+
 /* Longest waiting first, then fewest segments, then largest demand, then (src, dst). */
 static int by_claim(const void *left, const void *right)
 {
-    const row_t *a = *(const row_t *const *)left, *b = *(const row_t *const *)right;
-    if (a->waited != b->waited) return a->waited > b->waited ? -1 : 1;
-    if (a->hops[a->first] != b->hops[b->first]) return a->hops[a->first] < b->hops[b->first] ? -1 : 1;
+    const claim_t *a = left, *b = right;
+    if (a->rank != b->rank) return a->rank < b->rank ? -1 : 1;
     if (a->demand != b->demand) return a->demand > b->demand ? -1 : 1;
-    return a < b ? -1 : 1;
+    return a->row < b->row ? -1 : 1;
 }
 
 int net_admit(net_t *net)
 {
-    const row_t **order = malloc(sizeof *order * (size_t)(net->rows + 1));
+    claim_t *order = malloc(sizeof *order * (size_t)(net->rows + 1));
     int32_t many = 0, tries = 64; /* at making way, which takes time */
     if (!order) return SIPRING_EMEMORY;
     net_clear(net);
-    for (int32_t k = 0; k < net->rows; k++)
-        if (net->row[k].demand > 0) order[many++] = &net->row[k];
+    for (int32_t k = 0; k < net->rows; k++) {
+        const row_t *r = &net->row[k];
+        uint64_t rank = (uint64_t)(INT32_MAX - r->waited) << 32 | (uint32_t)r->hops[r->first];
+        if (r->demand > 0) order[many++] = (claim_t){.rank = rank, .demand = r->demand, .row = k};
+    }
     qsort(order, (size_t)many, sizeof *order, by_claim);
     for (int32_t k = 0; k < many; k++) {
-        int32_t row = (int32_t)(order[k] - net->row);
+        int32_t row = order[k].row;
         net->row[row].served = (uint8_t)(add_any(net, row) || (tries-- > 0 && net_lift(net, row, INFINITY)));
     }
     free(order);

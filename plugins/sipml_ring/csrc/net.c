@@ -51,7 +51,8 @@ static int merge(net_t *net, const sipring_demand *demand, const sipring_circuit
         int64_t kp = p < demand->pairs ? (int64_t)demand->src[p] * n + demand->dst[p] : INT64_MAX;
         int64_t kq = q < many ? (int64_t)previous->src[q] * n + previous->dst[q] : INT64_MAX;
         row_t *r = &net->row[net->rows];
-        if (!row_init(r, g, net->n, (int32_t)((kp < kq ? kp : kq) / n), (int32_t)((kp < kq ? kp : kq) % n))) {
+        int32_t src = kp <= kq ? demand->src[p] : previous->src[q], dst = kp <= kq ? demand->dst[p] : previous->dst[q];
+        if (!row_init(r, g, net->n, src, dst)) {
             *bad = kp <= kq ? p : q;
             return kp <= kq ? SIPRING_EREACH : SIPRING_ECIRCUITS;
         }
@@ -237,14 +238,34 @@ static int32_t lowest(const uint64_t *bits, int32_t words)
     return -1;
 }
 
+/* net_find on rings of one word of wavelengths, as small ones are, on which it is asked for again and again. */
+static int32_t find_in_word(const net_t *net, int32_t row, int d, int32_t before, int32_t after)
+{
+    const row_t *r = &net->row[row];
+    const uint64_t *f = net->free_mask[d];
+    uint64_t bits = UINT64_MAX, best;
+    for (int32_t k = 0, s = r->start[d]; k < r->hops[d] && bits; k++) {
+        bits &= f[s];
+        if (++s == net->n) s = 0;
+    }
+    if (!bits) return -1;
+    best = net->past ? bits & *mask_of(net, net->before, row, d) : 0;
+    if (!best) best = bits & ~f[before] & ~f[after];
+    if (!best) best = bits & ~(f[before] & f[after]);
+    return lowest_bit(best ? best : bits);
+}
+
 /* Prefers an index of the pair's own past, then one that leaves no gap on either side, then on one side. */
 int32_t net_find(const net_t *net, int32_t row, int d)
 {
     const row_t *r = &net->row[row];
-    int32_t words = net->words, after = (r->start[d] + r->hops[d]) % net->n;
+    int32_t words = net->words, after = r->start[d] + r->hops[d];
+    int32_t ahead = r->start[d] == 0 ? net->n - 1 : r->start[d] - 1; /* the segment before the arc */
+    after -= after >= net->n ? net->n : 0;
+    if (words == 1) return find_in_word(net, row, d, ahead, after);
     uint64_t bits[SIPRING_MAX_WAVELENGTHS / 64], best[SIPRING_MAX_WAVELENGTHS / 64], any = 0;
     const uint64_t *past = net->past ? mask_of(net, net->before, row, d) : NULL;
-    const uint64_t *left = net->free_mask[d] + (size_t)((r->start[d] + net->n - 1) % net->n) * (size_t)words;
+    const uint64_t *left = net->free_mask[d] + (size_t)ahead * (size_t)words;
     const uint64_t *right = net->free_mask[d] + (size_t)after * (size_t)words;
     if (!idle_bits(net, r, d, bits)) return -1;
     for (int32_t w = 0; w < words && past; w++) any |= best[w] = bits[w] & past[w];
