@@ -213,6 +213,71 @@ def test_a_wavelength_used_twice_is_found():
         made.control.check(attrs.evolve(made, period_circuits=same))
 
 
+def _altered(values, at, value):
+    changed = values.copy()
+    changed[at] = value
+    return changed
+
+
+@pytest.mark.parametrize(
+    ("name", "value", "message"),
+    [
+        ("gbps", 25.0, "not its capacities"),
+        ("gbps", 75.0, "not its capacities"),
+        ("gbps", 60.0, "no whole number of circuits"),
+        ("gbps", np.inf, "gbps is negative or not finite"),
+        ("kept_gbps", 75.0, "more is kept than planned"),
+        ("kept_gbps", -25.0, "kept_gbps is negative"),
+        ("dark_us", np.nan, "dark_us is negative or not finite"),
+    ],
+)
+def test_capacities_that_are_not_those_of_the_circuits_are_found(name, value, message):
+    """0->1 and 2->3 have two wavelengths each way open, and take both clockwise: 50 Gbps each."""
+    import attrs
+
+    traffic = TrafficMatrix.from_pairs(8, [0, 2], [1, 3], [1.0, 1.0])
+    made = plan(traffic, wavelengths=4, reach_hops=1)
+    assert made.gbps.tolist() == [50.0, 50.0]
+    made.control.check(made)
+    wrong = attrs.evolve(made, **{name: _altered(getattr(made, name), 1, value)})
+    with pytest.raises(PluginError, match=message):
+        made.control.check(wrong)
+
+
+def test_one_look_is_enough_for_plans_and_for_nothing_else():
+    """What the look in C lets pass keeps all rules; what it does not is looked at rule by rule."""
+    import attrs
+    from sipml_ring import kernel
+
+    rng = np.random.default_rng(3)
+    made = None
+    for _ in range(20):
+        here = rng.random(8) < 0.7
+        src = np.repeat(np.flatnonzero(here), 2)
+        dst = (src + np.tile([1, 3], here.sum())) % 8
+        traffic = TrafficMatrix.from_pairs(8, src, dst, rng.uniform(1, 2, len(src)))
+        made = plan(traffic, wavelengths=10, reach_hops=3, previous=made)
+        control, circuits = made.control, made.period_circuits
+        given = kernel.Capacities(made.gbps, made.kept_gbps, made.dark_us)
+        assert kernel.is_sound(control, circuits, control.circuit_gbps, given)
+        total = made.count.sum(axis=1)
+        assert made.gbps.tolist() == (25.0 * total).tolist()
+        assert made.dark_us.tolist() == np.where(made.kept_gbps < made.gbps, 25.0, 0.0).tolist()
+        order = np.arange(len(circuits.src))[::-1]
+        for wrong in (
+            attrs.evolve(circuits, index=np.zeros_like(circuits.index)),
+            attrs.evolve(circuits, index=circuits.index + 5),
+            attrs.evolve(circuits, pair=circuits.pair + 1),
+            attrs.evolve(circuits, src=circuits.src[order], dst=circuits.dst[order]),
+            attrs.evolve(circuits, dst=circuits.src),
+        ):
+            assert not kernel.is_sound(control, wrong, control.circuit_gbps, given)
+        assert not kernel.is_sound(control, circuits, 2 * control.circuit_gbps, given)
+        assert not kernel.is_sound(
+            control, circuits, control.circuit_gbps, given._replace(gbps=given.gbps[1:])
+        )
+
+
 def test_a_plan_that_only_says_it_repeats_is_found():
     """Circuits of a period stand for all only where capacities repeat, and the ring may be planned so."""
     import attrs

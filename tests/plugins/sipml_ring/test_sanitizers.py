@@ -16,6 +16,7 @@ TESTS = Path(__file__).parent / "c"
         pytest.param("test_ring", ["converted"], id="converted"),
         pytest.param("test_refusals", [], id="refusals", marks=pytest.mark.slow),
         pytest.param("test_cut", [], id="cut", marks=pytest.mark.slow),
+        pytest.param("test_climb", [], id="climb", marks=pytest.mark.slow),
         pytest.param("fuzz_ring", [], id="fuzz", marks=pytest.mark.slow),
     ],
 )

@@ -45,11 +45,18 @@ def test_rates_agree_while_capacities_change(kit, seed, queue):
     a = kit.watched(tasks, network, queue)
     b = open_session(tasks, network, queue=queue, kernel="reference")
     links = np.arange(len(network.link_gbps), dtype=np.int32)
-    until_us = 0.0
+    until_us, before_bytes = 0.0, np.zeros(len(links))
     for _ in range(60):
         until_us += float(rng.exponential(1.0))
         assert a.run(until_us) == b.run(until_us)
         same_state(a, b)
+        fast, slow = (session.traffic_since(before_bytes) for session in (a, b))
+        for one, other in zip(fast, slow, strict=True):
+            np.testing.assert_allclose(one, other, rtol=1e-9, atol=1e-4)
+        assert fast.carried_bytes.tolist() == a.carried_bytes().tolist()
+        assert fast.backlog_bytes.tolist() == a.backlog_bytes().tolist()
+        assert fast.sent_bytes.tolist() == np.maximum(fast.carried_bytes - before_bytes, 0.0).tolist()
+        before_bytes = fast.carried_bytes * rng.choice([0.5, 1.0, 1.5], size=len(links))
         changed = links[rng.random(len(links)) < 0.3]
         gbps = rng.choice([0.0, 0.0, 40.0, 100.0, 160.0], size=len(changed))
         for session in (a, b):
