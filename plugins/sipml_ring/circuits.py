@@ -151,12 +151,14 @@ class RingCircuits(CircuitControl):
         hops = np.where(self.allowed(src, dst), self.hops(src, dst), 2 * self.gpus)
         used = hops == hops.min(axis=1, keepdims=True)  # [pairs, 2]
         part = used / used.sum(axis=1, keepdims=True)
-        crossed = [self.covers(src, dst, direction) for direction in (0, 1)]
-        pair = np.concatenate([each for _, each in crossed])
+
+        # Of each direction, the pairs that use it: the others would cross most of the ring.
+        mine = [np.flatnonzero(used[:, direction]) for direction in (0, 1)]
+        crossed = [self.covers(src[own], dst[own], direction) for direction, own in enumerate(mine)]
+        pair = np.concatenate([own[each] for own, (_, each) in zip(mine, crossed, strict=True)])
         medium = np.concatenate([segment + d * self.gpus for d, (segment, _) in enumerate(crossed)])
         weight = part[pair, np.repeat([0, 1], [len(each) for _, each in crossed])]
         order = np.argsort(pair, kind="stable")
-        order = order[weight[order] > 0]
         return SharedMedia(
             start=np.concatenate([[0], np.cumsum(np.bincount(pair[order], minlength=len(hops)))]),
             medium=medium[order],

@@ -278,6 +278,21 @@ def test_one_look_is_enough_for_plans_and_for_nothing_else():
         )
 
 
+@pytest.mark.parametrize(("gpus", "wavelengths"), [(1024, 8), (1024, 1), (9, 6), (8, 6)])
+def test_pairs_share_the_segments_of_their_shorter_way(gpus, wavelengths):
+    """Weights of a pair add up to the segments of its shorter way, all of it in directions that there are."""
+    control = RingCircuits.of(gpus, wavelengths, circuit_gbps=25.0, reach_hops=4)
+    hops = np.array([1, 2, 3, 4] if wavelengths == 1 else [1, -2, 3, -4, 4])
+    src = np.arange(len(hops), dtype=np.int32)
+    dst = ((src + hops) % gpus).astype(np.int32)
+    media = control.media(src, dst)
+    shares = np.add.reduceat(media.weight, media.start[:-1])
+    assert shares.tolist() == np.abs(hops).tolist()
+    assert (media.gbps[media.medium] > 0).all()
+    clockwise = media.medium[media.weight == 1.0] < gpus
+    assert clockwise.tolist() == np.repeat(hops > 0, np.abs(hops) * (2 * np.abs(hops) != gpus)).tolist()
+
+
 def test_a_plan_that_only_says_it_repeats_is_found():
     """Circuits of a period stand for all only where capacities repeat, and the ring may be planned so."""
     import attrs
