@@ -184,7 +184,11 @@ static void test_extremes(void)
                          .direction = direction, .index = index, .unserved = unserved};
     sipring_demand demand = {PAIRS, GOOD.src, GOOD.dst, GOOD.demand, NULL};
     EXPECT(sipring_fast(&ring, &demand, NULL, &plan) == SIPRING_OK && plan.circuits >= SIPRING_MAX_WAVELENGTHS);
-    const double demands[] = {1e-290, 1, 1e290, DBL_MAX};
+    input small = GOOD;
+    small.demand[1] = SIPRING_LEAST_DEMAND / 2;
+    for (int which = FAST; which < CHECK; which++)
+        EXPECT(answers((enum function)which, &small, SIPRING_EPAIRS, 1));
+    const double demands[] = {SIPRING_LEAST_DEMAND, 1, 1e290, DBL_MAX};
     for (int low = 0; low < 4; low++)
         for (int high = 0; high < 4; high++) {
             input in = GOOD;

@@ -252,6 +252,28 @@ static void check_check(const sipring_ring *g, const sipring_plan *p)
     rows_free(&twice);
 }
 
+/* Capacities of 25 for each circuit pass; one that its pair has no circuit for, or that is lit beyond it, does not. */
+static void check_capacities(const sipring_ring *g, const sipring_plan *p)
+{
+    double *gbps = array(p->pairs, sizeof *gbps), *kept = array(p->pairs, sizeof *kept), *dark = array(p->pairs, sizeof *dark);
+    sipring_circuits c = planned(p);
+    int64_t bad, last = p->pairs - 1;
+    sipring_capacities(p->pairs, p->count, p->kept, 25, 5, gbps, kept, dark);
+    EXPECT(sipring_check_plan(g, &c, 25, gbps, kept, dark, &bad) == SIPRING_OK);
+    for (int64_t k = 0; k < p->pairs; k++) {
+        EXPECT(gbps[k] == 25 * (p->count[2 * k] + p->count[2 * k + 1]) && kept[k] == 25 * p->kept[k]);
+        EXPECT(dark[k] == (kept[k] < gbps[k] ? 5 : 0));
+    }
+    if (last >= 0) {
+        EXPECT(sipring_check_plan(g, &c, 10, gbps, kept, dark, &bad) == SIPRING_ECIRCUITS && bad == 0);
+        kept[last] = gbps[last] + 1;
+        EXPECT(sipring_check_plan(g, &c, 25, gbps, kept, dark, &bad) == SIPRING_ECIRCUITS && bad == last);
+    }
+    free(gbps);
+    free(kept);
+    free(dark);
+}
+
 static void check_plan(const sipring_ring *g, const rows *r, const sipring_circuits *before, const sipring_plan *p)
 {
     sipring_circuits c = planned(p);
@@ -259,6 +281,7 @@ static void check_plan(const sipring_ring *g, const rows *r, const sipring_circu
     check_rows(g, before, p, f.width);
     check_service(g, r, p, &f);
     check_check(g, p);
+    check_capacities(g, p);
     fibres_free(&f);
 }
 
