@@ -4,6 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
+import attrs
+
+from sipml_core.cases.case import Case
 from sipml_core.cases.comparing import comparisons
 from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.simulating import prepared_variants
@@ -50,7 +53,7 @@ def check_experiment(experiment: Experiment) -> Iterator[Check]:
             if attempt.case is None:
                 continue
             try:
-                plan = prepared_variants(attempt.case, reuse)[0].plan
+                plan = prepared_variants(_in_one_round(attempt.case), reuse)[0].plan
                 ready.append((plan.mp, plan.dp))
             except ConfigError:
                 raise
@@ -62,3 +65,10 @@ def check_experiment(experiment: Experiment) -> Iterator[Check]:
             degrees=tuple(ready),
             reason=reasons[-1] if reasons and not ready else "",
         )
+
+
+def _in_one_round(case: Case) -> Case:
+    """Return the case with the layouts of the first round: what can run with these can run."""
+    interconnect = case.interconnect
+    keys = attrs.evolve(interconnect.circuit_keys, rounds=1)
+    return attrs.evolve(case, interconnect=attrs.evolve(interconnect, circuit_keys=keys))
