@@ -219,7 +219,8 @@ def some_exchanges(exchange: Indices, size: NDArray[np.int64]) -> list[NDArray[n
     steps = np.cumsum(np.bincount(exchange, size))
     part = ((steps - 1) // _AT_ONCE).astype(np.int64)[exchange]
     by_part = np.argsort(part, kind="stable")
-    return np.split(by_part, np.flatnonzero(np.diff(part[by_part])) + 1)
+    found = np.split(by_part, np.flatnonzero(np.diff(part[by_part])) + 1)
+    return found if len(size) else []
 
 
 def order_by(key: NDArray[np.int64], keys: int) -> NDArray[np.int64]:

@@ -73,6 +73,27 @@ def test_legs_are_the_transfers_along_trees(job, seed, large, monkeypatch):
     assert_same(relayed.explicit, explicit)
 
 
+@pytest.mark.parametrize("devices", [4, 6])
+def test_so_are_exchanges_in_which_everybody_hears_from_one(two_layers, gpu, devices, monkeypatch):
+    """All of them large, and along a chain: none is left for those that are found some at a time."""
+    monkeypatch.setattr(relaying, "_LARGE", 1)
+    cluster = Cluster(gpus=devices, bandwidth_gbps=1.0, minimum_op_us=0, launch_us=0)
+    layout = {f"f{k}": "nio"[k % 3] for k in range(2)}
+    balanced = partition(two_layers(layers=2), gpu, cluster, mp=devices, tau_us=1.0, layout=layout)
+    placement = Placement(
+        graph=balanced,
+        limits=PlacementLimits(devices=devices),
+        device=np.arange(balanced.subops) % devices,
+    )
+    root, device = np.ogrid[:devices, :devices]
+    trees = Trees(parents=(device + np.sign(root - device)).astype(np.int32), relays=True)
+    made = Lowering.of(
+        GroupTemplate.of(placement, Plan(mp=devices, dp=1, global_batch=2, exchange="chain"), trees),
+        Cluster(gpus=devices, bandwidth_gbps=1.0),
+    )
+    assert_same(made.relayed_tasks().explicit, made.tasks())
+
+
 @pytest.mark.parametrize("seed", SEEDS)
 def test_bytes_are_those_of_the_transfers_along_trees(job, seed):
     """Of each pair, and by kind; `sends` has the same pairs."""
