@@ -9,7 +9,7 @@ from sipml_core.model import TrafficMatrix
 from sipml_ring import kernel
 from sipml_ring.circuits import RingCircuits
 from sipml_ring.lightpaths import Lightpaths
-from sipml_ring.ring_plan import RingPlan
+from sipml_ring.ring_plan import RingPlan, same_pairs
 
 #: Pairs that wait, where there are none.
 _NOBODY = np.empty(0, np.int32)
@@ -108,7 +108,7 @@ def waits(traffic: TrafficMatrix, previous: RingPlan | None) -> NDArray[np.int32
     """Return for how many plans each pair has waited; None: no pair has. [traffic pairs]"""
     if previous is None or len(previous.unserved) == 0 or traffic.pairs == 0:
         return None
-    if traffic.src is previous.traffic.src:  # the same pairs
+    if same_pairs(traffic, previous.traffic):
         result = np.zeros(traffic.pairs, np.int32)
         result[previous.unserved] = previous.waited
         return result

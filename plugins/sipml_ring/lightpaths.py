@@ -8,6 +8,8 @@ import attrs
 import numpy as np
 from numpy.typing import NDArray
 
+from sipml_core.errors import PluginError
+
 #: Wavelengths of one direction that the planner can number.
 MAX_WAVELENGTHS = 4096
 
@@ -25,6 +27,16 @@ class Lightpaths:
     direction: NDArray[np.int32]
     #: Wavelength; with conversion, that of the sender. [circuits]
     index: NDArray[np.int32]
+
+    def __attrs_post_init__(self) -> None:
+        # What reads them in C goes through all by the length of one.
+        if len(self.src) != len(self.dst):
+            raise PluginError(f"{len(self.src)} pairs of circuits have {len(self.dst)} destinations")
+        if not len(self.pair) == len(self.direction) == len(self.index):
+            raise PluginError(
+                f"{len(self.pair)} circuits have {len(self.direction)} directions and "
+                f"{len(self.index)} wavelengths"
+            )
 
     def identity(self, gpus: int) -> NDArray[np.int64]:
         """Return one number for source, destination, direction and wavelength. [circuits]"""

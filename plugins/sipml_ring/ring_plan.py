@@ -19,6 +19,20 @@ from sipml_ring.lightpaths import Lightpaths
 from sipml_ring.turning import turned_circuits
 
 
+def same_pairs(traffic: TrafficMatrix, other: TrafficMatrix) -> bool:
+    """Return whether two matrices have demands of the same pairs; those that share their arrays at no cost.
+
+    >>> matrix = TrafficMatrix(gpus=3, src=[0, 1], dst=[1, 2], demand=[1.0, 2.0])
+    >>> same_pairs(matrix, matrix.with_demand(np.array([5.0, 6.0])))
+    True
+    >>> same_pairs(matrix, attrs.evolve(matrix, dst=[2, 0]))
+    False
+    """
+    if traffic.src is other.src and traffic.dst is other.dst:
+        return True
+    return np.array_equal(traffic.src, other.src) and np.array_equal(traffic.dst, other.dst)
+
+
 @attrs.frozen(kw_only=True, eq=False)
 class RingPlan(CircuitPlan):
     """Circuits of ordered pairs on a ring.

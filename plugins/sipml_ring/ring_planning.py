@@ -7,13 +7,11 @@ from functools import cache
 from pkgutil import resolve_name
 from typing import Any
 
-import numpy as np
-
 from sipml_core.errors import ConfigError, shown, unknown
 from sipml_core.model import TrafficMatrix
 from sipml_ring import kernel
 from sipml_ring.circuits import RingCircuits
-from sipml_ring.ring_plan import RingPlan
+from sipml_ring.ring_plan import RingPlan, same_pairs
 
 Algorithm = Callable[..., RingPlan]
 
@@ -123,9 +121,7 @@ def _unchanged(traffic: TrafficMatrix, previous: RingPlan) -> bool:
     # Demands first, which nearly always differ; as bytes, for arrays of a few dozen are compared in no time.
     if traffic is old or traffic.demand.tobytes() != old.demand.tobytes():
         return traffic is old
-    return traffic.src is old.src or (
-        np.array_equal(traffic.src, old.src) and np.array_equal(traffic.dst, old.dst)
-    )
+    return same_pairs(traffic, old)
 
 
 def _same_ring(control: RingCircuits, old: RingCircuits) -> None:

@@ -12,6 +12,7 @@ from sipml_core.cases.case import Case
 from sipml_core.cases.clock import Clock
 from sipml_core.cases.comparing import Attempt, Comparison, comparisons, outcome_of
 from sipml_core.cases.compilation import CaseTraffic, case_layouts, case_traffic, compile_case
+from sipml_core.cases.culprits import blamed
 from sipml_core.cases.goals import ACCURACY, Goal, goal_of
 from sipml_core.cases.preparation import CompiledCase, PreparedCase, jobs_kept, prepared_variant
 from sipml_core.cases.provenance import hashes_of_files, package_versions, versions
@@ -19,6 +20,7 @@ from sipml_core.cases.reuse import Reuse
 from sipml_core.cases.running import ExperimentRun, run_experiment, with_speedups
 from sipml_core.cases.simulating import (
     SimulatedCase,
+    components,
     fastest_prepared,
     prepared_variants,
     simulate_case,
@@ -61,6 +63,7 @@ __all__ = [
     "Reuse",
     "SimulatedCase",
     "balanced_graph",
+    "blamed",
     "bus_factor",
     "case_layouts",
     "case_of",
@@ -68,6 +71,7 @@ __all__ = [
     "check_experiment",
     "comparisons",
     "compile_case",
+    "components",
     "fastest_prepared",
     "gains",
     "goal_of",

@@ -13,6 +13,9 @@ import attrs
 
 from sipml_core.errors import LimitError
 
+#: An alarm that is set for longer is refused by the system: 30 years. [s]
+LONGEST_S = 1e9
+
 
 @attrs.define
 class Clock:
@@ -51,7 +54,9 @@ class Clock:
             raise self.reached()
 
         signal.signal(signal.SIGALRM, over)
-        signal.setitimer(signal.ITIMER_REAL, left, 1.0)  # again, should somebody have caught the first
+        signal.setitimer(
+            signal.ITIMER_REAL, min(left, LONGEST_S), 1.0
+        )  # again, should somebody have caught the first
         try:
             yield
         finally:

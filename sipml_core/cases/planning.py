@@ -4,9 +4,10 @@ from __future__ import annotations
 
 from typing import Any
 
+from sipml_core.cases.culprits import blamed
 from sipml_core.cases.steps import built_fabric
 from sipml_core.errors import ConfigError
-from sipml_core.experiment import read_interconnect
+from sipml_core.experiment import Interconnect, read_interconnect
 from sipml_core.fields import parse_gbps
 from sipml_core.model import CircuitPlan, Cluster, TrafficMatrix
 from sipml_core.plugin import Registry
@@ -33,6 +34,13 @@ def plan_circuits(
     for key in ("demand", "replan", "replan_above", "rounds"):
         if key in table:
             raise ConfigError(f"topology.{key} is for circuits of a job; leave it out for one matrix")
+    with blamed(interconnect.scheduler, interconnect.topology):
+        return _planned(interconnect, cluster, traffic)
+
+
+def _planned(
+    interconnect: Interconnect, cluster: Cluster, traffic: TrafficMatrix
+) -> tuple[CircuitPlan, tuple[str, ...]]:
     fabric = built_fabric(interconnect.topology, cluster)
     if fabric.circuits is None or interconnect.scheduler is None:
         raise ConfigError(f"topology {interconnect.topology.name!r} has no circuits to plan")

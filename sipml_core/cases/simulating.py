@@ -187,10 +187,16 @@ def _folded_variants(variants: Sequence[PreparedCase], reuse: Reuse, clock: Cloc
     except NoSymmetryError:
         return ()
     alike = len(folded) == len(variants) and all(
-        one.round == other.round and layout_of(one) == layout_of(other)
-        for one, other in zip(folded, variants, strict=True)
+        _told_apart(one) == _told_apart(other) for one, other in zip(folded, variants, strict=True)
     )
     return folded if alike else ()
+
+
+def _told_apart(prepared: PreparedCase) -> tuple[Hashable, ...]:
+    """Return what tells the variants of a case apart, folded or not."""
+    variant, circuits = prepared.variant, prepared.circuits
+    choice = circuits.choice if circuits else None
+    return prepared.round, variant.exchange.name, variant.plan.all_reduce, choice, layout_of(prepared)
 
 
 def _fastest(
@@ -257,7 +263,8 @@ def _with_gain(
         notes = (f"layout and circuits were chosen in turn, {best.round} rounds{gain}",)
     elif variants[0].variant.case.interconnect.circuit_keys.rounds:
         notes = ("layouts that were chosen with what circuits give are no faster",)
-    once_us = first.row.iteration_us if first else None
+    once = best if best.round == 1 else first
+    once_us = once.row.iteration_us if once else None
     row = attrs.evolve(best.row, notes=(*best.row.notes, *notes), one_round_us=once_us)
     return attrs.evolve(best, row=row)
 

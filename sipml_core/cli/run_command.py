@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -30,12 +31,20 @@ if TYPE_CHECKING:
     from sipml_core.store import EarlierRuns, ResultStore
 
 
+def _a_number(_: click.Context, parameter: click.Parameter, value: float | None) -> float | None:
+    """Refuse what compares with nothing."""
+    if value is not None and math.isnan(value):
+        raise click.BadParameter("nan is no number of seconds", param=parameter)
+    return value
+
+
 @click.command()
 @experiment_options
 @click.option("--out", type=click.Path(path_type=Path), help="Results folder; default results/<title>.")
 @click.option(
     "--max-wall",
     type=click.FloatRange(min=0, min_open=True),
+    callback=_a_number,
     metavar="SECONDS",
     help="Stop after so long; what ran until then is kept.",
 )

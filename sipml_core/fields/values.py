@@ -23,7 +23,7 @@ else:
         """Make a frozen attrs class, as `attrs.frozen` does.
 
         Fields say as ever whether they are compared, hashed and shown; a function that compares one is not
-        called.
+        called. Of options only `kw_only` and `eq` are known: for others, and for exceptions, take attrs' own.
 
         Examples
         --------
@@ -38,10 +38,12 @@ else:
         """
         if cls is None:
             return lambda each: frozen(each, **options)
+        if other := set(options) - {"kw_only", "eq"}:
+            raise TypeError(f"frozen knows kw_only and eq, not {', '.join(sorted(other))}: use attrs.frozen")
         # attrs makes none of the methods that a class has.
         if "__repr__" not in vars(cls):
             cls.__repr__ = _shown
-        if options.get("eq", True) and "__eq__" not in vars(cls):
+        if options.get("eq", True) and not {"__eq__", "__hash__"} & set(vars(cls)):
             cls.__eq__, cls.__hash__ = _equal, _hashed
         return attrs.frozen(cls, **options)
 

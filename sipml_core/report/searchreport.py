@@ -171,8 +171,11 @@ def search_footnotes(result: SearchResult) -> list[str]:
     for workload, topology in without:
         if result.winner(workload, topology) is None:
             rows = result.of(workload, topology)
-            reason = next(row.reason for row in reversed(rows) if row.status == "infeasible")
-            lines.append(f"{workload} on {topology}: no candidate can run; the last one: {reason}")
+            reasons = [row.reason for row in rows if row.status == "infeasible"]
+            # What broke says more than what was asked for in vain.
+            broken = [reason for reason in reasons if reason.startswith(("failed: ", "stalled: "))]
+            last = (broken or reasons)[-1]
+            lines.append(f"{workload} on {topology}: no candidate can run; the last one: {last}")
     for case in without:
         lines += _beyond_top(result, *case)
     gains = {case: result.gain_of_rounds(*case) for case in without}

@@ -282,7 +282,20 @@ def _content(value: object) -> object:
     if attrs.has(type(value)) and not isinstance(value, CircuitControl):
         kind: Any = type(value)
         return kind, *(_content(getattr(value, name)) for name in _names(kind))
-    return value if isinstance(value, Hashable) else id(value)
+    return value if isinstance(value, Hashable) else _Itself(value)
+
+
+class _Itself:
+    """Something that is equal to itself alone; it lives as long as this does."""
+
+    def __init__(self, value: object) -> None:
+        self.value = value
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Itself) and other.value is self.value
+
+    def __hash__(self) -> int:
+        return id(self.value)
 
 
 @cache

@@ -18,6 +18,8 @@ from sipml_core.cases import (
     Case,
     Clock,
     Reuse,
+    blamed,
+    components,
     op_graph,
     op_layout,
     outcome_of,
@@ -131,7 +133,8 @@ class Worker:
             case = Case.of(experiment, candidate.job, interconnect, candidate.checked_plan)
             if kind == SIMULATION:
                 return attrs.asdict(simulate_variants(case, self._reuse, Clock()).row)
-            return attrs.asdict(estimate(case, self._reuse))
+            with blamed(*components(case)):
+                return attrs.asdict(estimate(case, self._reuse))
         except LimitError:
             raise
         except ConfigError as error:

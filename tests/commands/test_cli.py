@@ -625,3 +625,12 @@ def test_the_examples_validate(example):
 def test_a_sweep_is_told_from_an_experiment():
     (example,) = [path for path in EXAMPLES if path.name == "sweep.toml"]
     assert "is a sweep, not an experiment: python -m sipml_core sweep" in refused("validate", example)
+
+
+@pytest.mark.parametrize(("seconds", "status"), [("nan", 2), ("inf", 0), ("1e300", 0)])
+def test_a_limit_of_time_is_a_number_however_large(file, tmp_path, seconds, status):
+    """No alarm of a system goes that far; what compares with nothing is refused."""
+    result = call("run", file, "--no-store", "--out", tmp_path / "out", "--max-wall", seconds)
+    assert result.exit_code == status, result.output
+    assert result.exception is None or isinstance(result.exception, SystemExit)
+    assert ("nan is no number of seconds" in result.output) == (status == 2)

@@ -18,10 +18,12 @@ from sipml_core.cases.reuse import Reuse
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError
 from sipml_core.experiment.reading import read_experiment
+from sipml_core.model import CircuitControl
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.progress import Progress
-from sipml_core.plugin.interfaces import Topology
+from sipml_core.plugin.interfaces import Scheduler, Topology
 from sipml_core.report.resultfiles import write_result
+from sipml_core.searching import search
 
 INTERCONNECTS = ["elect-flat", "elect-cluster", "sip-ocs", "sip-ring"]
 
@@ -346,6 +348,37 @@ class Broken(Topology):
             return 1 / 0
 
         return Fabric(gpus=cluster.gpus, link_gbps=np.ones(1), route=late)
+
+
+class Breaks(Scheduler):
+    """Raises where it is asked for a plan."""
+
+    name = "breaks"
+    summary = "for tests"
+    plans = CircuitControl
+
+    @attrs.frozen(kw_only=True)
+    class Options:
+        error: type[BaseException] = RuntimeError
+
+    def plan(self, control, traffic, previous):
+        raise self.options.error("no plan")
+
+
+@pytest.mark.parametrize("error", [RuntimeError, SystemExit])
+def test_a_scheduler_that_breaks_in_a_search_is_named_in_its_rows(registry, error):
+    """Estimates plan circuits, too; pure data parallelism on the switch is searched all the same."""
+    asked = tables(topologies=["elect-flat", "sip-ocs"])
+    asked["search"] = {"mp": [2], "global_batches": [16]}
+    experiment = read_experiment(asked, registry)
+    sound, ocs = experiment.interconnects
+    broken = attrs.evolve(ocs, scheduler=Breaks(Breaks.Options(error=error)))
+    (found,) = search([attrs.evolve(experiment, interconnects=(sound, broken))])
+    reasons = {row.reason for row in found.rows if row.topology == ocs.label}
+    (reason,) = reasons
+    assert reason.startswith("failed: scheduler 'breaks' of ")
+    assert reason.endswith(f"failed: {error.__name__}: no plan")
+    assert {row.status for row in found.rows if row.topology == sound.label} >= {"simulated"}
 
 
 @pytest.mark.parametrize(

@@ -3,12 +3,13 @@
 import re
 from pathlib import Path
 
+import attrs
 import numpy as np
 import pytest
 from sipml_ring import RingCircuits, plan
 from sipml_ring.ring_planning import plan_with
 
-from sipml_core.errors import ConfigError
+from sipml_core.errors import ConfigError, PluginError
 from sipml_core.model.traffic import TrafficMatrix
 
 
@@ -199,3 +200,33 @@ def test_a_plan_that_keeps_every_circuit_is_that_in_force_for_other_demands():
 def test_what_is_no_traffic_matrix_is_refused():
     with pytest.raises(ConfigError, match=r"must be a TrafficMatrix.*got \[\[0, 1\], \[1\]\]"):
         plan([[0, 1], [1]], wavelengths=4)
+
+
+def test_pairs_are_told_apart_by_both_ends():
+    """Three pairs, then others of the same senders with the same demands, in arrays that are shared."""
+    first = pairs(8, {(0, 1): 1.0, (1, 2): 1.0, (2, 3): 1.0})
+    second = attrs.evolve(first, dst=np.array([2, 3, 4], dtype=np.int32))
+    before = plan(first, wavelengths=4)
+    after = plan(second, wavelengths=4, previous=before)
+    assert after.traffic is second
+    assert set(zip(second.src.tolist(), second.dst.tolist(), strict=True)) <= set(counts(after))
+
+
+def test_waits_are_of_pairs_and_not_of_senders():
+    """Too few wavelengths for pairs of one sender: equal matrices get equal plans, however made."""
+    first = pairs(9, {(0, 1): 1.0, (0, 2): 1.0, (0, 3): 1.0})
+    before = plan(first, wavelengths=2, reach_hops=3)
+    others = pairs(9, {(0, 2): 1.0, (0, 3): 1.0, (0, 8): 1.0})
+    again = attrs.evolve(first, dst=others.dst)
+    made, remade = (plan(each, wavelengths=2, reach_hops=3, previous=before) for each in (others, again))
+    assert counts(made) == counts(remade)
+    assert made.unserved.tolist() == remade.unserved.tolist()
+    assert made.waited.tolist() == remade.waited.tolist()
+
+
+@pytest.mark.parametrize("name", ["direction", "index", "dst"])
+def test_circuits_whose_columns_differ_in_length_are_refused(name):
+    """They are read in C, by the length of one."""
+    circuits = plan(pairs(8, {(0, 1): 3.0, (1, 2): 5.0}), wavelengths=8).circuits
+    with pytest.raises(PluginError, match="circuits"):
+        attrs.evolve(circuits, **{name: getattr(circuits, name)[:1]})

@@ -119,3 +119,24 @@ def test_is_frozen_and_can_be_evolved():
     with pytest.raises(attrs.exceptions.FrozenInstanceError):
         link.gbps = 800
     assert attrs.evolve(link, gbps=800) == OURS[0](gbps=800)
+
+
+def test_options_that_would_change_what_is_shared_are_refused():
+    with pytest.raises(TypeError, match="knows kw_only and eq, not cache_hash"):
+        frozen(type("Cached", (), {}), cache_hash=True)
+
+
+def test_a_hash_of_ones_own_stays():
+    def made(make: Any) -> Any:
+        @make
+        class Odd:
+            number: int
+
+            def __hash__(self) -> int:
+                return 7
+
+        return Odd
+
+    ours, theirs = made(frozen), made(attrs.frozen)
+    assert hash(ours(1)) == hash(theirs(1)) == 7
+    assert ours(1) == ours(1) != ours(2)

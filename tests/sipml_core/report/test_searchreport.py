@@ -223,6 +223,16 @@ def test_footnotes_explain_every_mark_and_who_cannot_run(fakes):
     assert search_footnotes(result([plain], [fakes.case_result()])) == []
 
 
+def test_what_broke_says_more_than_what_cannot_be(fakes):
+    row = fakes.search_row(**NOT_SIMULATED)
+    broken = attrs.evolve(
+        row, status="infeasible", reason="failed: scheduler 'mine': no plan", estimate_s=None
+    )
+    refused = attrs.evolve(broken, reason="mp must divide 8 heads")
+    lines = search_footnotes(result([broken, refused], []))
+    assert lines[0] == "model on net: no candidate can run; the last one: failed: scheduler 'mine': no plan"
+
+
 def test_the_gain_of_rounds_is_that_of_the_best_candidates(fakes):
     """In one round the first would win, with 12 s; in turn the second does, with 9 s of 18 s: 25 % less."""
     first = fakes.search_row(best=False, iteration_us=1000.0, one_round_us=1000.0, time_to_accuracy_s=12.0)
