@@ -6,6 +6,9 @@ from collections.abc import Iterator
 
 from sipml_core.errors import ConfigError
 
+#: Switches of a network; pairs of them are gone through one by one.
+MAX_SWITCHES = 4096
+
 #: Two switches that a link joins.
 Edge = tuple[str, str]
 
@@ -21,15 +24,17 @@ def slimfly(q: int) -> list[Edge]:
     Raises
     ------
     ConfigError
-        q is no odd prime; the nearest are named.
+        q is no odd prime, or too large; the nearest are named.
     """
-    if not _is_odd_prime(q):
+    if abs(q) < MAX_SWITCHES and not _is_odd_prime(q):
         near = sorted(
             (p for p in range(3, 2 * abs(q) + 8) if _is_odd_prime(p)), key=lambda p: (abs(p - q), p)
         )
         raise ConfigError(
             f"q must be an odd prime, got {q}; nearest: {' or '.join(map(str, sorted(near[:2])))}"
         )
+    if 2 * q * q > MAX_SWITCHES:
+        raise ConfigError(f"2 q^2 switches must be at most {MAX_SWITCHES}, got q = {q}; nearest: 43")
     powers = [pow(_primitive_root(q), k, q) for k in range(q - 1)]
     if q % 4 == 1:
         even, odd = set(powers[0::2]), set(powers[1::2])
@@ -57,6 +62,10 @@ def theia(rows: int, columns: int) -> list[Edge]:
     """
     if rows < 1 or columns < 2:
         raise ConfigError(f"theia needs 1 row and 2 columns at least, got {rows} x {columns}")
+    if rows * columns > MAX_SWITCHES:
+        raise ConfigError(
+            f"theia has at most {MAX_SWITCHES} switches, got {rows} x {columns}; nearest: 64 x 64"
+        )
     switches = [(i, j) for i in range(rows) for j in range(columns)]
     return [
         (f"s{a[0]}.{a[1]}", f"s{b[0]}.{b[1]}")
@@ -76,6 +85,8 @@ def edge_list(edges: list[Edge], *, gpus: int, gbps: float | None, latency_us: f
     """
     if gpus < 1:
         raise ConfigError(f"each switch must have at least 1 GPU, got {gpus}")
+    if gbps is not None and not gbps > 0:
+        raise ConfigError(f"gbps must be above 0, got {gbps:g}; leave it out for that of a GPU")
     yield "from, to, gbps, latency_us"
     switches = sorted({end for edge in edges for end in edge}, key=_natural)
     for number, switch in enumerate(switches):

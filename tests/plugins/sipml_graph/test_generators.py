@@ -1,5 +1,6 @@
 """Networks that a formula describes: Slim Fly and Theia."""
 
+import re
 import subprocess
 import sys
 
@@ -62,3 +63,29 @@ def test_a_slim_fly_of_no_prime_is_refused_in_one_line():
     )
     assert done.returncode == 2
     assert done.stderr.count("\n") == 1
+
+
+@pytest.mark.parametrize(
+    ("make", "message"),
+    [
+        (
+            lambda: theia(100_000, 100_000),
+            "theia has at most 4096 switches, got 100000 x 100000; nearest: 64 x 64",
+        ),
+        (lambda: slimfly(10**9 + 7), "2 q^2 switches must be at most 4096, got q = 1000000007; nearest: 43"),
+        (
+            lambda: list(edge_list(theia(1, 2), gpus=1, gbps=0.0, latency_us=0.0)),
+            "gbps must be above 0, got 0",
+        ),
+    ],
+)
+def test_what_no_cluster_has_is_refused_at_once(make, message):
+    with pytest.raises(ConfigError, match=re.escape(message)):
+        make()
+
+
+def test_the_largest_slim_fly_has_the_q_that_is_named():
+    """2 * 43^2 = 3698; the next prime, 47, gives 4418."""
+    assert len({end for edge in slimfly(43) for end in edge}) == 3698
+    with pytest.raises(ConfigError):
+        slimfly(47)
