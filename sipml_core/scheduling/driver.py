@@ -101,10 +101,13 @@ def _plan_or_stay(
         before = previous.whole if isinstance(previous, ViewPlan) else None
         plan = control.seen(planned(scheduler, control.whole, control.traffic_of(traffic), before))
         return plan, previous is not None and plan.stays(previous)
-    if later is not None and isinstance(scheduler, PlansAhead):
-        plan = scheduler.plan_ahead(control, traffic, previous, later)
-    else:
-        plan = scheduler.plan(control, traffic, previous)
+    try:
+        if later is not None and isinstance(scheduler, PlansAhead):
+            plan = scheduler.plan_ahead(control, traffic, previous, later)
+        else:
+            plan = scheduler.plan(control, traffic, previous)
+    except ConfigError as error:  # such as arrays that are none: what a user asked for was checked before
+        raise PluginError(f"scheduler {scheduler.name!r}: {error}") from None
     if not isinstance(plan, CircuitPlan):
         raise PluginError(f"scheduler {scheduler.name!r} returned a {type(plan).__name__}, not a CircuitPlan")
     if previous is not None and plan.stays(previous):

@@ -18,7 +18,7 @@ from sipml_core.cases.reuse import Reuse
 from sipml_core.engine.simulation import simulate
 from sipml_core.errors import ConfigError
 from sipml_core.experiment.reading import read_experiment
-from sipml_core.model import CircuitControl
+from sipml_core.model import CircuitControl, CircuitPlan
 from sipml_core.model.fabric import Fabric
 from sipml_core.model.progress import Progress
 from sipml_core.plugin.interfaces import Scheduler, Topology
@@ -363,6 +363,25 @@ class Breaks(Scheduler):
 
     def plan(self, control, traffic, previous):
         raise self.options.error("no plan")
+
+
+class Matrix(Breaks):
+    """Returns capacities as a matrix."""
+
+    def plan(self, control, traffic, previous):
+        return CircuitPlan(
+            gpus=traffic.gpus, src=traffic.src, dst=traffic.dst, gbps=np.ones((1, traffic.pairs))
+        )
+
+
+def test_arrays_of_a_scheduler_that_are_none_end_its_row_alone(registry):
+    experiment = read_experiment(tables(topologies=["elect-flat", "sip-ocs"]), registry)
+    sound, ocs = experiment.interconnects
+    broken = attrs.evolve(ocs, scheduler=Matrix(Matrix.Options()))
+    first, second = run_experiment(attrs.evolve(experiment, interconnects=(sound, broken))).cases
+    assert first.ran
+    assert second.status == "failed"
+    assert second.reason.startswith("scheduler 'breaks': expected an array of rank 1, got shape (1, ")
 
 
 @pytest.mark.parametrize("error", [RuntimeError, SystemExit])
