@@ -54,9 +54,8 @@ class Clock:
             raise self.reached()
 
         signal.signal(signal.SIGALRM, over)
-        signal.setitimer(
-            signal.ITIMER_REAL, min(left, LONGEST_S), 1.0
-        )  # again, should somebody have caught the first
+        # Again after a second, should somebody have caught the first.
+        signal.setitimer(signal.ITIMER_REAL, min(left, LONGEST_S), 1.0)
         try:
             yield
         finally:

@@ -77,6 +77,19 @@ def test_the_readme_shows_what_the_quickstart_prints():
     ]
 
 
+def test_the_readme_says_how_far_circuits_are_from_the_ideal_switch():
+    """The Transformer, by the table above it: SiP-OCS first, then the ring."""
+    readme = text_of(ROOT / "README.md")
+    (shown,) = re.findall(r"```text\n(.*?)```", readme, re.DOTALL)
+    table = shown.split("transformer: 64 GPUs")[1]
+    switch, ocs, ring = (
+        float(re.search(rf"{name} +2 x 32 +([\d.]+) ms", table)[1])
+        for name in ("elect-flat", "sip-ocs", "sip-ring")
+    )
+    assert f"{ocs / switch - 1:.0%} longer".replace("%", " %") in readme
+    assert f"or {ring / switch - 1:.0%} on a ring".replace("%", " %") in readme
+
+
 def test_the_quickstart_shows_a_difference_for_each_workload():
     recorded = text_of(ROOT / "examples" / "recorded" / "quickstart.toml.txt")
     for table in recorded.split("global batch")[1:]:
